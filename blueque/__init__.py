@@ -1,0 +1,52 @@
+"""Blueque: a queue for tasks that run from minutes to days, on plain Redis.
+
+To read the code, start with docs/protocol.md and keys.py; then protocol/ (every change to Redis), queue.py, listener.py
+and processor.py (what users hold), forking_runner.py (one listener at work), task_process.py (what runs a task),
+master.py and scheduler.py (the daemons), cli/ (the commands).
+"""
+
+from blueque.client import Client
+from blueque.errors import (
+    BluequeError,
+    Contended,
+    InvalidInput,
+    InvalidType,
+    NodeTaken,
+    NotFinished,
+    NotOwner,
+    NotRegistered,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+    TooLarge,
+    WrongQueue,
+)
+from blueque.inspector import Inspector
+from blueque.listener import Listener
+from blueque.processor import Processor
+from blueque.queue import Queue
+from blueque.task import Task
+from blueque.version import __version__
+
+__all__ = [
+    "BluequeError",
+    "Client",
+    "Contended",
+    "Inspector",
+    "InvalidInput",
+    "InvalidType",
+    "Listener",
+    "NodeTaken",
+    "NotFinished",
+    "NotOwner",
+    "NotRegistered",
+    "OutcomeUnknown",
+    "Processor",
+    "Queue",
+    "RedisAway",
+    "RedisRefused",
+    "Task",
+    "TooLarge",
+    "WrongQueue",
+    "__version__",
+]

@@ -1,0 +1,78 @@
+"""Client: knows where Redis is, and hands out the objects that work with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blueque import settings
+from blueque.connection import Address, ClientConnection, Connection, Redis, SocketConnection
+from blueque.errors import InvalidInput
+from blueque.inspector import Inspector
+from blueque.listener import Listener
+from blueque.processor import Processor
+from blueque.queue import Queue
+from blueque.task import Task, load, require_queue_name
+
+if TYPE_CHECKING:
+    import redis as redis_py
+
+
+class Client:
+    """The way into one Redis. Making one neither connects nor checks anything.
+
+    url: redis://, rediss:// or unix://; BLUEQUE_REDIS_URL, else REDIS_URL, else redis://localhost:6379/0 when left out.
+    redis: a ready redis-py client instead. Its settings are used, not its connections.
+    patience: how long, in seconds, a call tries again when Redis does not answer.
+    max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
+    options: whatever else redis-py's `from_url` takes.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        redis: redis_py.Redis | None = None,
+        patience: float = 5.0,
+        max_bytes: int | None = None,
+        **options: Any,
+    ) -> None:
+        if redis is not None and (url is not None or options):
+            raise InvalidInput("give an address or a ready client, not both")
+        self._url = url if url is not None else settings.redis_url()[0]
+        self._address = Address(self._url) if redis is None else None
+        self._client = redis
+        self._options = options
+        self._max_bytes = settings.max_bytes() if max_bytes is None else max_bytes
+        self._redis = Redis(self._connect, patience)
+
+    def get_queue(self, name: str) -> Queue:
+        return Queue(self._redis, require_queue_name(name), self._max_bytes)
+
+    def get_task(self, task_id: str) -> Task:
+        """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
+        return load(self._redis, task_id)
+
+    def get_listener(self, queue_name: str) -> Listener:
+        """Return a listener of the queue. It registers when it listens for the first time."""
+        return Listener(self._redis, require_queue_name(queue_name))
+
+    def get_processor(self, task: Task) -> Processor:
+        """Return what records the start and the end of a reserved task."""
+        return Processor(self._redis, task, self._max_bytes)
+
+    def get_inspector(self) -> Inspector:
+        """Return what looks at Redis and changes nothing."""
+        return Inspector(self._redis)
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens another."""
+        self._redis.close()
+
+    def _connect(self) -> Connection:
+        if self._address is not None and self._address.is_plain and not self._options:
+            return SocketConnection(self._address)
+        if self._client is None:
+            import redis  # here, not above: most users never need its 125 ms
+
+            self._client = redis.Redis.from_url(self._url, **self._options)
+        return ClientConnection(self._client)

@@ -1,0 +1,375 @@
+"""Connections to Redis: one for each thread, none inherited over a fork, nothing ever sent twice by itself.
+
+A plain `redis://` or `unix://` address is spoken to by `Connection`: a socket and the hiredis parser. That spares a
+listener, which forks all day, the memory of redis-py, and every program its import. Everything else (TLS, a ready client,
+unusual options) goes through redis-py's own connection behind the same methods, `ClientConnection`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import hiredis
+
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
+
+if TYPE_CHECKING:
+    import redis as redis_py
+
+log = logging.getLogger("blueque")
+
+Command = Sequence[str | int | float]
+
+CONNECT_TIMEOUT = 5.0
+REPLY_TIMEOUT = 10.0
+
+# Redis answers with an error, but what it means is "not now": as good as away.
+_AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
+_INCOMPLETE = object()
+
+
+class Ahead(NamedTuple):
+    """A WATCH and its reads that travelled with the previous EXEC: the next transaction saves a round trip."""
+
+    task_id: str
+    watch: tuple[str, ...]
+    replies: list[Any]
+
+
+class Connection(Protocol):
+    """What the rest of Blueque knows of a connection. Error replies are values; a broken connection raises RedisAway."""
+
+    ahead: Ahead | None
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def send(self, commands: Iterable[Command]) -> None:
+        """Send the commands in one write."""
+
+    def receive(self, count: int) -> list[Any]:
+        """Return the next `count` replies, in order."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be received; False when nothing came."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class SocketConnection:
+    """A plain TCP or Unix socket."""
+
+    def __init__(self, address: Address) -> None:
+        self.ahead: Ahead | None = None
+        self._reader = hiredis.Reader(
+            replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
+        )
+        try:
+            self._socket = address.connect()
+        except OSError as error:
+            raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
+        greeting = address.greeting()
+        if greeting:
+            self.send(greeting)
+            for reply in self.receive(len(greeting)):
+                if isinstance(reply, RedisRefused):
+                    self.close()
+                    raise reply
+
+    def send(self, commands: Iterable[Command]) -> None:
+        try:
+            self._socket.sendall(b"".join([pack(command) for command in commands]))
+        except OSError as error:
+            self._lost(error)
+
+    def receive(self, count: int) -> list[Any]:
+        replies: list[Any] = []
+        while len(replies) < count:
+            reply = self._reader.gets()
+            if reply is _INCOMPLETE:
+                self._feed()
+            else:
+                replies.append(_unless_away(reply, self))
+        return replies
+
+    def wait(self, seconds: float) -> bool:
+        if self._reader.has_data():
+            return True
+        poll = select.poll()                           # not select.select: it refuses descriptors above 1023
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(max(seconds, 0) * 1000))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _feed(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except OSError as error:
+            self._lost(error)
+        if not data:
+            self._lost(OSError("the server closed the connection"))
+        self._reader.feed(data)
+
+    def _lost(self, error: OSError) -> NoReturn:
+        self.close()
+        raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from error
+
+
+class ClientConnection:
+    """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and kind of socket."""
+
+    def __init__(self, client: redis_py.Redis) -> None:
+        import redis  # here, not above: most users never need its 125 ms
+
+        self.ahead: Ahead | None = None
+        self._errors = redis.exceptions
+        pool = client.connection_pool
+        settings = dict(pool.connection_kwargs)
+        for name in list(settings):
+            # Its notices of maintenance hold on to the pool and look up names; a silent retry may enqueue twice.
+            if name.startswith(("maint", "orig_", "retry")):
+                del settings[name]
+        settings.update(
+            decode_responses=True, encoding="utf-8", encoding_errors="surrogateescape",
+            socket_timeout=REPLY_TIMEOUT, health_check_interval=0,
+            protocol=2,                                # whatever the client speaks, replies look alike to us
+        )
+        settings.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
+        self._raw = pool.connection_class(**settings)
+        self._call(self._raw.connect)
+
+    def send(self, commands: Iterable[Command]) -> None:
+        packed = b"".join([pack(command) for command in commands])
+        self._call(lambda: self._raw.send_packed_command([packed], check_health=False))
+
+    def receive(self, count: int) -> list[Any]:
+        return [_unless_away(self._receive_one(), self) for _ in range(count)]
+
+    def _receive_one(self) -> Any:
+        try:
+            reply = self._call(self._raw.read_response)
+        except RedisRefused as error:
+            return error
+        if isinstance(reply, list):                    # EXEC: errors stand between the replies
+            return [self._refused(part) if isinstance(part, self._errors.RedisError) else part for part in reply]
+        return reply
+
+    def wait(self, seconds: float) -> bool:
+        return bool(self._call(lambda: self._raw.can_read(max(seconds, 0))))
+
+    def fileno(self) -> int:
+        return int(self._raw._sock.fileno())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._raw._sock is None
+
+    def close(self) -> None:
+        self._raw.disconnect()
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except (self._errors.AuthenticationError, self._errors.AuthorizationError) as error:
+            raise self._refused(error) from error      # redis-py counts these among the connection errors
+        except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+            self.close()
+            raise RedisAway(f"lost the connection to Redis: {error}") from error
+        except self._errors.ResponseError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> RedisRefused:
+        # redis-py cuts the code off the answers for which it has a class of its own.
+        codes = {"NoPermissionError": "NOPERM", "AuthenticationError": "NOAUTH", "OutOfMemoryError": "OOM",
+                 "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT"}
+        code = codes.get(type(error).__name__, "")
+        answer = str(error)
+        return RedisRefused(answer if answer.startswith(code) else f"{code} {answer}")
+
+
+class Address:
+    """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or `unix://[user[:password]@]/path[?db=n]`."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query))
+        self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss:// or unix://")
+        self.shown = hide_password(url)
+        self._path = unquote(parts.path) if parts.scheme == "unix" else None
+        try:
+            self._host, self._port = parts.hostname or "localhost", parts.port or 6379
+            db = options.get("db") or (parts.path.strip("/") if self._path is None else "")
+            self._db = int(db or 0)
+        except ValueError as error:
+            raise InvalidInput(f"{self.shown!r} is not a Redis address: {error}") from error
+        self._user = unquote(parts.username or "")
+        self._password = unquote(parts.password or "")
+
+    def connect(self) -> socket.socket:
+        if self._path is not None:
+            connected = socket.socket(socket.AF_UNIX)
+            connected.settimeout(CONNECT_TIMEOUT)
+            connected.connect(self._path)
+        else:
+            connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.settimeout(REPLY_TIMEOUT)
+        return connected
+
+    def greeting(self) -> list[Command]:
+        commands: list[Command] = []
+        if self._password:
+            commands.append(("AUTH", self._user, self._password) if self._user else ("AUTH", self._password))
+        if self._db:
+            commands.append(("SELECT", self._db))
+        return commands
+
+
+class Redis:
+    """The connections of one Client: one for each thread, made when first needed, left behind after a fork.
+
+    patience: how long, in seconds, a call tries again when Redis does not answer.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
+        self.patience = patience
+        self._connect = connect
+        self._local = threading.local()
+
+    def connection(self) -> Connection:
+        """Return this thread's connection, made now if need be."""
+        kept: Connection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            if self._local.pid == os.getpid() and not kept.is_closed:
+                return kept
+            kept.close()                               # after a fork this closes our copy, not the parent's connection
+        self._local.connection = made = self._connect()
+        self._local.pid = os.getpid()
+        return made
+
+    @property
+    def ahead(self) -> Ahead | None:
+        """What this thread's connection already watches for a task to come, if it has one."""
+        kept: Connection | None = getattr(self._local, "connection", None)
+        return kept.ahead if kept is not None and self._local.pid == os.getpid() and not kept.is_closed else None
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens another."""
+        kept: Connection | None = getattr(self._local, "connection", None)
+        if kept is not None:
+            kept.close()
+
+    def read(self, *commands: Command) -> list[Any]:
+        """Send commands that only look, in one write, and return their replies. Safe to repeat, so it is repeated."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                replies = exchange(self.connection(), commands)
+            except RedisAway as error:
+                self.close()
+                patience.pause_or_raise(error)
+                continue
+            raise_refusal(replies)
+            return replies
+
+
+class Patience:
+    """How long one call goes on trying: a deadline, and pauses that grow."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._failures = 0
+
+    def pause_or_raise(self, error: RedisAway) -> None:
+        """Wait before the next try, or raise `error` when it would come too late."""
+        # No pause after the first failure: a kept connection may have been dead for hours, which says nothing of the server.
+        longest = min(0.05 * 2**self._failures, 2.0) if self._failures else 0.0
+        pause = random.uniform(longest / 2, longest)
+        if time.monotonic() + pause >= self._deadline:
+            raise error
+        self._failures += 1
+        log.warning("%s; trying again", error)
+        time.sleep(pause)
+
+
+def exchange(connection: Connection, commands: Sequence[Command]) -> list[Any]:
+    """Send the commands in one write and return their replies, in order."""
+    with whole(connection):
+        connection.send(commands)
+        return connection.receive(len(commands))
+
+
+@contextmanager
+def whole(connection: Connection) -> Iterator[None]:
+    """Close the connection if anything, a Ctrl-C too, comes between a command and its reply: they would be mixed up."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def raise_refusal(replies: Iterable[Any]) -> None:
+    """Raise the first error among the replies."""
+    for reply in replies:
+        if isinstance(reply, RedisRefused):
+            raise reply
+
+
+def pack(command: Command) -> bytes:
+    """Return the command in Redis' wire format."""
+    try:
+        packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
+    except UnicodeEncodeError:                         # a name that is not UTF-8, as read from Redis
+        parts = [str(part).encode("utf-8", "surrogateescape") for part in command]
+        packed = hiredis.pack_command(tuple(parts))  # type: ignore[arg-type]
+    return packed
+
+
+def hide_password(url: str) -> str:
+    """Return the address with its password replaced, fit to be shown."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    if not at:
+        return url
+    user = credentials.partition(":")[0]
+    return f"{scheme}{separator}{user}:***@{place}"
+
+
+def as_hash(reply: Sequence[str]) -> dict[str, str]:
+    """Return HGETALL's reply, a flat list, as a dict."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _unless_away(reply: Any, connection: Connection) -> Any:
+    if isinstance(reply, RedisRefused) and (reply.code in _AWAY or "max number of clients" in reply.answer):
+        connection.close()
+        raise RedisAway(f"Redis is not ready: {reply.answer}")
+    return reply
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

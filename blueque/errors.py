@@ -1,0 +1,116 @@
+"""Everything Blueque raises.
+
+    BluequeError
+    |-- InvalidInput (ValueError)       refused before anything was written; mend the value and call again
+    |   |-- InvalidType (TypeError)     ... it is of a type that cannot be stored
+    |   |-- TooLarge                    ... it is larger than the limit
+    |   |-- WrongQueue                  the task belongs to another queue
+    |   `-- NotFinished                 only complete and failed tasks can be deleted
+    |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
+    |-- NotRegistered                   the listener is not (or no longer) registered; register again
+    |-- NodeTaken                       another listener uses this node id; choose another name
+    |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
+    |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
+    |-- RedisRefused                    Redis answered with an error; trying again does not help
+    `-- Contended                       too many others changed the same keys at the same time; try again
+"""
+
+from __future__ import annotations
+
+
+class BluequeError(Exception):
+    """Anything that Blueque raises."""
+
+
+class InvalidInput(BluequeError, ValueError):
+    """A value was refused. Nothing was written."""
+
+
+class InvalidType(InvalidInput, TypeError):
+    """A value is of a type that cannot be stored. Nothing was written."""
+
+
+class TooLarge(InvalidInput):
+    """A value is larger than the limit. Nothing was written."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{what} takes {size:,} bytes; the limit is {limit:,} bytes")
+        self.what, self.size, self.limit = what, size, limit
+
+
+class WrongQueue(InvalidInput):
+    """The task belongs to another queue than the one that was asked. Nothing was written."""
+
+    def __init__(self, task_id: str, queue: str) -> None:
+        super().__init__(f"task {task_id} is not in queue {queue!r}")
+        self.task_id, self.queue = task_id, queue
+
+
+class NotFinished(InvalidInput):
+    """The task is neither complete nor failed, so it cannot be deleted. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        super().__init__(f"task {task_id} cannot be deleted while it is {status or 'unknown'}")
+        self.task_id, self.status = task_id, status
+
+
+class NotOwner(BluequeError):
+    """The attempt that asks is not (or no longer) the one that owns the task. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None, why: str) -> None:
+        super().__init__(f"task {task_id} is not ours to change: {why}")
+        self.task_id, self.status, self.why = task_id, status, why
+
+
+class NotRegistered(BluequeError):
+    """The registration of this listener is gone or belongs to another instance. Nothing was written."""
+
+    def __init__(self, node: str, queue: str) -> None:
+        super().__init__(f"listener {node} is not registered on queue {queue!r}")
+        self.node, self.queue = node, queue
+
+
+class NodeTaken(BluequeError):
+    """Another instance is registered under the same node id. Nothing was written.
+
+    instance, beat: what that registration says; one whose beat stands still is dead.
+    """
+
+    def __init__(self, node: str, queue: str, instance: str, beat: int) -> None:
+        super().__init__(f"another listener is registered as {node} on queue {queue!r}")
+        self.node, self.queue, self.instance, self.beat = node, queue, instance, beat
+
+
+class RedisAway(BluequeError, ConnectionError):
+    """Redis did not answer. Nothing was written."""
+
+
+class OutcomeUnknown(RedisAway):
+    """The connection was lost after the change had been sent: it may or may not have been made.
+
+    task_id: the task concerned, if there is one; `Client.get_task` tells, once Redis is back.
+    """
+
+    def __init__(self, message: str, task_id: str | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
+class RedisRefused(BluequeError):
+    """Redis answered with an error.
+
+    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE.
+    """
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(f"Redis refused: {answer}")
+        self.answer = answer
+        self.code = answer.split(" ", 1)[0]
+
+
+class Contended(BluequeError):
+    """The watched keys changed at every try. Nothing was written."""
+
+    def __init__(self, operation: str, attempts: int) -> None:
+        super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
+        self.operation, self.attempts = operation, attempts

@@ -1,0 +1,68 @@
+"""Every key that Blueque uses in Redis: name, type, content. Nothing else spells the prefix.
+
+`docs/protocol.md`, "Keys", says who writes each of them.
+"""
+
+from __future__ import annotations
+
+PREFIX = "blueque_"
+
+QUEUES = "blueque_queues"                              # zset: queue name, scored by its number of listeners
+
+
+def task(task_id: str) -> str:                         # hash: see task.FIELDS
+    return f"blueque_task_{task_id}"
+
+
+def tasks(queue: str) -> str:                          # zset: every task of the queue, scored by `created`
+    return f"blueque_tasks_{queue}"
+
+
+def pending(queue: str) -> str:                        # list: task ids; added at the head, taken from the tail
+    return f"blueque_pending_tasks_{queue}"
+
+
+def scheduled(queue: str) -> str:                      # zset: task ids, scored by `eta` in Unix seconds
+    return f"blueque_scheduled_tasks_{queue}"
+
+
+def reserved(queue: str, node: str) -> str:            # list: ids of the tasks held by that listener
+    return f"blueque_reserved_tasks_{queue}_{node}"
+
+
+def started(queue: str) -> str:                        # set: "node pid task", see started_member
+    return f"blueque_started_tasks_{queue}"
+
+
+def complete(queue: str) -> str:                       # list: ids of complete tasks, newest at the head
+    return f"blueque_complete_tasks_{queue}"
+
+
+def failed(queue: str) -> str:                         # list: ids of failed tasks, newest at the head
+    return f"blueque_failed_tasks_{queue}"
+
+
+def listeners(queue: str) -> str:                      # set: node ids
+    return f"blueque_listeners_{queue}"
+
+
+def listener(queue: str, node: str) -> str:            # hash: the registration of one listener
+    return f"blueque_listener_{queue}_{node}"
+
+
+def nodes(queue: str) -> str:                          # zset: node ids, scored by the time of their last beat
+    return f"blueque_nodes_{queue}"
+
+
+def wake(queue: str) -> str:                           # zset: at most the member "0": work waits, one may wake up
+    return f"blueque_wake_{queue}"
+
+
+def started_member(node: str, pid: int | str, task_id: str) -> str:
+    return f"{node} {pid} {task_id}"
+
+
+def parse_started_member(member: str) -> tuple[str, int, str]:
+    """Return (node, pid, task id). Parsed from the right: a node id may hold spaces, the others cannot."""
+    node, pid, task_id = member.rsplit(" ", 2)
+    return node, int(pid), task_id

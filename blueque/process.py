@@ -1,0 +1,240 @@
+"""Processes: who we are, who still lives, fork, wait, signals. Knows nothing of tasks or Redis."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@functools.cache
+def host_name() -> str:
+    return socket.getfqdn()
+
+
+def node_id() -> str:
+    """Return the id of a listener in this process, `[fqdn]_[pid]`, as 1.0.0 makes it."""
+    return f"{host_name()}_{os.getpid()}"
+
+
+def identity(pid: int) -> dict[str, str | int]:
+    """Return what tells a process from a later one with the same pid.
+
+    pid_start: ticks from boot to its start. boot: the id of that boot. ns: the pid namespace.
+    """
+    return {"pid_start": start_ticks(pid) or 0, "boot": _boot_id(), "ns": _pid_namespace()}
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when the process started, in clock ticks since boot; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses and may hold anything; count from its end.
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+
+
+def is_alive(pid: int, known: Mapping[str, str]) -> bool:
+    """Tell whether a process of this host is alive; False only when that is certain.
+
+    known: what was once recorded of it (see `identity`), or nothing.
+    """
+    ticks = known.get("pid_start")
+    if known.get("boot") and not shares_pids(known):
+        return True                                    # another machine or container: its pid means nothing here
+    if not is_running(pid):
+        return False
+    return not ticks or not ticks.isdecimal() or int(ticks) in (0, start_ticks(pid))
+
+
+def shares_pids(known: Mapping[str, str]) -> bool:
+    """Tell whether the pids recorded there (see `identity`) mean the same processes here: same boot, same namespace."""
+    return known.get("boot") == _boot_id() and known.get("ns") == _pid_namespace()
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether there is a process with this pid, ours or not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def become_subreaper() -> None:
+    """Make orphans among our descendants our children, so that they can be waited for."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
+
+
+def fork(body: Callable[[], int]) -> int:
+    """Run `body()` in a new process and return its pid. The child ends with what `body` returns, and never comes back."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    _leave_with(body)
+
+
+def _leave_with(body: Callable[[], int]) -> NoReturn:
+    status = 1
+    try:
+        status = body()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        try:
+            sys.stdout.flush()                         # os._exit flushes nothing
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
+class Ending:
+    """How a process ended."""
+
+    def __init__(self, exit_code: int | None, signal_number: int | None, dumped_core: bool = False) -> None:
+        self.exit_code = exit_code
+        self.signal = None if signal_number is None else signal_name(signal_number)
+        self.dumped_core = dumped_core
+
+
+def peek_ending(pid: int) -> Ending | None:
+    """Return how our child ended, leaving it to be reaped; None while it runs."""
+    info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if info is None:
+        return None
+    if info.si_code == os.CLD_EXITED:
+        return Ending(info.si_status, None)
+    return Ending(None, info.si_status, info.si_code == os.CLD_DUMPED)
+
+
+def reap(pid: int) -> None:
+    """Let go of our child that has ended."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+
+
+def reap_strays(keep: Iterable[int]) -> list[int]:
+    """Let go of every child that has ended but those to keep, and return their pids.
+
+    Stops at the first ended one to keep; call again when that one is reaped.
+    """
+    kept = set(keep)
+    reaped: list[int] = []
+    while True:
+        try:
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return reaped
+        if info is None or info.si_pid in kept:
+            return reaped
+        reap(info.si_pid)
+        reaped.append(info.si_pid)
+
+
+def signal_group(pid: int, number: int) -> bool:
+    """Send a signal to the process group that our child leads. False: there is nobody left in it."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:                            # somebody in it has changed the user; the others have got it
+        return True
+    return True
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:                                 # real-time signals have no names of their own
+        return f"signal {number}"
+
+
+def out_of_memory_kills() -> int:
+    """Return how many processes the kernel of this machine has killed for want of memory since boot; 0 if it won't say."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+class Signals:
+    """Signals that wait to be looked at: they make `fileno()` readable and are returned by `take()`, in order.
+
+    To be used in the main thread. `restore()` puts back what was before.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        # The handler itself does nothing: Python writes the signal's number to the descriptor before it calls it.
+        self._old_handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
+
+    def fileno(self) -> int:
+        return self._read
+
+    def take(self) -> list[int]:
+        try:
+            return [number for number in os.read(self._read, 4096) if number in self._old_handlers]
+        except BlockingIOError:
+            return []
+
+    def restore(self) -> None:
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        signal.set_wakeup_fd(self._old_fd)
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+
+def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]:
+    """Wait until one of the descriptors can be read or has been hung up, and return those."""
+    poll = select.poll()                               # not select.select: it refuses descriptors above 1023
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@functools.cache
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return ""

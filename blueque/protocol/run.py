@@ -1,0 +1,223 @@
+"""One attempt: pop, reserve, start, complete, fail; and how an idle listener waits and is woken: wait, wake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from blueque import keys
+from blueque.connection import Command, Connection, Redis, as_hash, exchange, raise_refusal, whole
+from blueque.errors import NotOwner, NotRegistered
+from blueque.protocol.transaction import Answer, Change, Look, transact
+
+
+def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None, int]:
+    """Move the next task id into the listener's own list; return (task id or None, number still in line).
+
+    The id is only a hint: `reserve` it next.
+    Raises NotRegistered; OutcomeUnknown when the answer was lost: look through the own list then.
+    """
+    registration = keys.listener(queue, node)
+
+    def decide(known: list[str | None]) -> Answer | Change:
+        if known != [instance, "alive"]:
+            raise NotRegistered(node, queue)
+        return Change(
+            [
+                ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node)),
+                ("LLEN", keys.pending(queue)),
+            ],
+            lambda replies: (replies[0], replies[1]),
+        )
+
+    look = Look([registration], [("HMGET", registration, "instance", "state")])
+    popped: tuple[str | None, int] = transact(redis, "pop", look, decide, repeatable=False)
+    return popped
+
+
+def reserve(
+    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float
+) -> dict[str, str] | None:
+    """Make a popped task ours and return its fields; None: it was not to be had, and its hint is dropped.
+
+    token: random, one for each attempt. Whoever holds it owns the attempt.
+    A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
+    """
+    registration, reserved = keys.listener(queue, node), keys.reserved(queue, node)
+
+    def decide(known: list[str | None], reply: list[str], place: int | None) -> Answer | Change:
+        if known != [instance, "alive"]:
+            raise NotRegistered(node, queue)
+        fields = as_hash(reply)
+        status = fields.get("status")
+        if status == "reserved" and fields.get("token") == token:
+            return Answer(fields)
+        if place is None:
+            return Answer(None)
+        if status in ("reserved", "started") and fields.get("node") == node:
+            return Answer(None)
+        if status != "pending":
+            return Change([("LREM", reserved, 1, task)], None)
+        attempt = int(fields.get("attempt", 0)) + 1
+        news: dict[str, str | int | float] = {
+            "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
+        }
+        commands: list[Command] = [
+            ("HSET", keys.task(task), *[item for field in news.items() for item in field]),
+            ("HDEL", keys.task(task), "pid"),
+        ]
+        if "attempt" not in fields:                    # made by 1.0.0, which keeps no such index
+            commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
+        fields.pop("pid", None)
+        return Change(commands, fields | {name: str(value) for name, value in news.items()})
+
+    look = Look(
+        [registration, keys.task(task), reserved],
+        [
+            ("HMGET", registration, "instance", "state"),
+            ("HGETALL", keys.task(task)),
+            ("LPOS", reserved, task),
+        ],
+    )
+    owned: dict[str, str] | None = transact(redis, "reserve", look, decide, task=task)
+    return owned
+
+
+def start(
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    pid: int,
+    now: float,
+    identity: Mapping[str, str | int] | None = None,
+) -> None:
+    """Record that process `pid` runs the task. Nothing of the task may run before this has returned.
+
+    identity: what tells this process from a later one with the same pid: pid_start, boot, ns.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, its_token, _, its_pid, _ = snapshot
+        if status == "started" and its_token == token and its_pid == str(pid):
+            return Answer(None)
+        _require_owner(task, snapshot, token, node, "reserved")
+        extra = [item for field in (identity or {}).items() for item in field]
+        return Change(
+            [
+                ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
+                ("HSET", keys.task(task), "status", "started", "pid", pid, *extra, "started", now, "updated", now),
+            ]
+        )
+
+    transact(redis, "start", _ownership(task), decide, task=task)
+
+
+def complete(
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    result: str,
+    encoding: str | None,
+    now: float,
+    facts: Mapping[str, str | int | float] | None = None,
+) -> None:
+    """Record the result of the attempt and let go of the task."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, _, _, pid, finished_by = snapshot
+        if status == "complete" and finished_by is not None and finished_by == token:
+            return Answer(None)
+        _require_owner(task, snapshot, token, node, "started")
+        outcome: list[str | int | float] = ["result", result]
+        if encoding is not None:
+            outcome += ["result_encoding", encoding]
+        outcome += [item for fact in (facts or {}).items() for item in fact]
+        return Change(
+            [
+                ("LREM", keys.reserved(queue, node), 1, task),
+                ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+                ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, now)),
+                ("HDEL", keys.task(task), "error", "error_type", "traceback"),
+                ("LPUSH", keys.complete(queue), task),
+            ]
+        )
+
+    transact(redis, "complete", _ownership(task), decide, task=task)
+
+
+def fail(
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    error: str,
+    now: float,
+    facts: Mapping[str, str | int | float] | None = None,
+) -> None:
+    """Record the error of the attempt and let go of the task.
+
+    facts: further fields about the end, see docs/protocol.md, "Task": error_type, traceback, exit_code, signal.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, _, _, pid, finished_by = snapshot
+        if status == "failed" and finished_by is not None and finished_by == token:
+            return Answer(None)
+        _require_owner(task, snapshot, token, node, "started", "reserved")
+        outcome = ["error", error, *[item for fact in (facts or {}).items() for item in fact]]
+        return Change(
+            [
+                ("LREM", keys.reserved(queue, node), 1, task),
+                ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+                ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, now)),
+                ("HDEL", keys.task(task), "result", "result_encoding"),
+                ("LPUSH", keys.failed(queue), task),
+            ]
+        )
+
+    transact(redis, "fail", _ownership(task), decide, task=task)
+
+
+def wait(redis: Redis, queue: str, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
+    """Wait for the queue's wake-up marker and take it. False: none came, or the wait was given up.
+
+    is_answered: waits until the connection has an answer; False gives up, and closes the connection, for what the
+    server sends now must not be read as the answer to something else. Whoever gives up calls `wake` afterwards.
+    """
+    connection = redis.connection()
+    with whole(connection):
+        connection.send([("BZPOPMIN", keys.wake(queue), seconds)])
+        if not is_answered(connection):
+            connection.close()
+            return False
+        replies = connection.receive(1)
+    raise_refusal(replies)
+    return replies[0] is not None
+
+
+def wake(redis: Redis, queue: str) -> None:
+    """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any time."""
+    raise_refusal(exchange(redis.connection(), [("ZADD", keys.wake(queue), 0, 0)]))
+
+
+def _ownership(task: str) -> Look:
+    return Look([keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "pid", "finished_by")])
+
+
+def _require_owner(task: str, snapshot: list[str | None], token: str | None, node: str, *statuses: str) -> None:
+    its_status, its_token, its_node, *_ = snapshot
+    if its_status is None:
+        raise NotOwner(task, None, "it does not exist")
+    if its_status not in statuses:
+        raise NotOwner(task, its_status, f"it is {its_status}, not {statuses[0]}")
+    if its_token != token or its_node != node:
+        raise NotOwner(task, its_status, f"it belongs to {its_node}")
+
+
+def _finished(token: str | None, now: float) -> list[str | float]:
+    by: list[str | float] = [] if token is None else ["finished_by", token]
+    return [*by, "finished", now, "updated", now]

@@ -1,0 +1,118 @@
+"""Tasks come and go: enqueue, schedule, enqueue_due, delete."""
+
+from __future__ import annotations
+
+from blueque import keys
+from blueque.connection import Redis
+from blueque.errors import NotFinished, WrongQueue
+from blueque.protocol.transaction import Answer, Change, Look, transact
+
+
+def enqueue(
+    redis: Redis, queue: str, task: str, parameters: str, encoding: str | None, now: float, spare: str | None = None
+) -> bool:
+    """Put a new task in line. True: it is there now; False: the id was there before.
+
+    spare: an id for the next call on this connection; its WATCH and EXISTS travel with our EXEC.
+    """
+
+    def decide(exists: int) -> Answer | Change:
+        if exists:
+            return Answer(False)
+        return Change(
+            [
+                ("HSET", keys.task(task), "status", "pending", *_fields(queue, parameters, encoding, now)),
+                ("ZINCRBY", keys.QUEUES, 0, queue),
+                ("LPUSH", keys.pending(queue), task),
+                ("ZADD", keys.tasks(queue), now, task),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ],
+            True,
+        )
+
+    ahead = (spare, _absence(spare)) if spare else None
+    return bool(transact(redis, "enqueue", _absence(task), decide, task=task, spare=ahead))
+
+
+def schedule(
+    redis: Redis, queue: str, task: str, parameters: str, encoding: str | None, eta: float, now: float
+) -> bool:
+    """Create a task that joins the line at `eta`. True: it is there now; False: the id was there before."""
+
+    def decide(exists: int) -> Answer | Change:
+        if exists:
+            return Answer(False)
+        return Change(
+            [
+                ("HSET", keys.task(task), "status", "scheduled", *_fields(queue, parameters, encoding, now), "eta", eta),
+                ("ZINCRBY", keys.QUEUES, 0, queue),
+                ("ZADD", keys.scheduled(queue), eta, task),
+                ("ZADD", keys.tasks(queue), now, task),
+            ],
+            True,
+        )
+
+    return bool(transact(redis, "schedule", _absence(task), decide, task=task))
+
+
+def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str]:
+    """Put up to `limit` tasks whose eta has come in line, earliest first, and return their ids."""
+    (due,) = redis.read(("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, limit))
+    if not due:
+        return []
+
+    def decide(*snapshots: list[str | None]) -> Answer | Change:
+        moved = [task for task, (status, *_) in zip(due, snapshots, strict=True) if status == "scheduled"]
+        commands: list[tuple[str | float, ...]] = [("ZREM", keys.scheduled(queue), *due)]
+        if moved:
+            commands += [("LPUSH", keys.pending(queue), *moved)]
+            commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
+            commands += [("ZADD", keys.wake(queue), 0, 0)]
+        for task, (status, attempt, created) in zip(due, snapshots, strict=True):
+            if status == "scheduled" and attempt is None and created is not None:
+                commands += [("ZADD", keys.tasks(queue), created, task)]     # made by 1.0.0, which keeps no such index
+        return Change(commands, moved)
+
+    watch = [keys.task(task) for task in due]
+    reads = [("HMGET", key, "status", "attempt", "created") for key in watch]
+    moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
+    return moved
+
+
+def delete(redis: Redis, queue: str, task: str) -> bool:
+    """Remove a finished task for good. False: it was gone already."""
+
+    def decide(exists: int, snapshot: list[str | None]) -> Answer | Change:
+        status, its_queue = snapshot
+        if not exists:
+            return Answer(False)
+        if its_queue not in (None, queue):
+            raise WrongQueue(task, queue)
+        if status not in ("complete", "failed"):
+            raise NotFinished(task, status)
+        finished = keys.complete(queue) if status == "complete" else keys.failed(queue)
+        return Change(
+            [
+                ("DEL", keys.task(task)),
+                # From the tail, where the oldest are: what is deleted is mostly old.
+                ("LREM", finished, -1, task),
+                ("ZREM", keys.tasks(queue), task),
+            ],
+            True,
+        )
+
+    look = Look([keys.task(task)], [("EXISTS", keys.task(task)), ("HMGET", keys.task(task), "status", "queue")])
+    return bool(transact(redis, "delete", look, decide, task=task))
+
+
+def _absence(task: str) -> Look:
+    return Look([keys.task(task)], [("EXISTS", keys.task(task))])
+
+
+def _fields(queue: str, parameters: str, encoding: str | None, now: float) -> list[str | float]:
+    fields: list[str | float] = [
+        "queue", queue, "parameters", parameters, "created", now, "updated", now, "attempt", 0
+    ]
+    if encoding is not None:
+        fields += ["parameters_encoding", encoding]
+    return fields

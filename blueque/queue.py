@@ -1,0 +1,108 @@
+"""Queue: what producers and schedulers do with one queue."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from datetime import datetime
+from typing import Any
+
+from blueque import protocol
+from blueque.connection import Redis
+from blueque.errors import InvalidInput, InvalidType, NotFinished, WrongQueue
+from blueque.task import Task, encode, require_text_keys
+
+log = logging.getLogger("blueque")
+
+
+class Queue:
+    """A named line of tasks of one type."""
+
+    def __init__(self, redis: Redis, name: str, max_bytes: int) -> None:
+        self.name = name
+        self._redis = redis
+        self._max_bytes = max_bytes
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r}>"
+
+    def enqueue(self, parameters: Any) -> str:
+        """Put a new task in line and return its id.
+
+        parameters: a str is stored untouched; anything else as JSON, and comes back as that.
+        Raises InvalidInput before anything is written; RedisAway when nothing was written; OutcomeUnknown, with
+        `task_id`, when the answer was lost and Redis did not come back to tell.
+        Source: docs/protocol.md, "enqueue".
+        """
+        text, encoding = self._encode(parameters)
+        task_id, spare = self._ids()
+        protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), spare)
+        log.info("enqueue task=%s queue=%s", task_id, self.name)
+        return task_id
+
+    def schedule(self, parameters: Any, eta: float | datetime) -> str:
+        """Create a task that joins the line at `eta` and return its id.
+
+        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
+        Source: docs/protocol.md, "schedule".
+        """
+        now = time.time()
+        due = _to_seconds(eta)
+        if due < now:
+            return self.enqueue(parameters)
+        text, encoding = self._encode(parameters)
+        task_id = str(uuid.uuid4())
+        protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now)
+        log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
+        return task_id
+
+    def enqueue_due_tasks(self) -> list[str]:
+        """Put every task whose eta has come in line, earliest first, and return their ids.
+
+        Source: docs/protocol.md, "enqueue_due".
+        """
+        now = time.time()
+        moved: list[str] = []
+        while batch := protocol.enqueue_due(self._redis, self.name, now):
+            moved += batch
+        for task_id in moved:
+            log.info("enqueue_due task=%s queue=%s", task_id, self.name)
+        return moved
+
+    def delete_task(self, task: Task) -> None:
+        """Remove a complete or failed task for good. One that is gone already is fine.
+
+        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by what Redis knows now.
+        Source: docs/protocol.md, "delete".
+        """
+        if task.queue != self.name:
+            raise WrongQueue(task.id, self.name)
+        if task.status not in ("complete", "failed"):
+            raise NotFinished(task.id, task.status)
+        protocol.delete(self._redis, self.name, task.id)
+        log.info("delete task=%s queue=%s", task.id, self.name)
+
+    def _encode(self, parameters: Any) -> tuple[str, str | None]:
+        text, encoding = encode(parameters, "parameters", self._max_bytes)
+        if encoding is not None:
+            require_text_keys(parameters, "parameters")
+        return text, encoding
+
+    def _ids(self) -> tuple[str, str]:
+        """Return the id for this call and one for the next on this connection."""
+        ahead = self._redis.ahead
+        return ahead.task_id if ahead else str(uuid.uuid4()), str(uuid.uuid4())
+
+
+def _to_seconds(eta: float | datetime) -> float:
+    if isinstance(eta, datetime):
+        if eta.tzinfo is None:
+            raise InvalidInput(f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)")
+        return eta.timestamp()
+    if isinstance(eta, bool) or not isinstance(eta, int | float):
+        raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
+    if not math.isfinite(eta):
+        raise InvalidInput(f"eta {eta} is not a time")
+    return float(eta)

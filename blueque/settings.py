@@ -1,0 +1,61 @@
+"""Values that come from the environment, and how durations and sizes are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from blueque.errors import InvalidInput
+
+DEFAULT_REDIS_URL = "redis://localhost:6379/0"
+DEFAULT_MAX_BYTES = 1024 * 1024
+BEAT = 10.0                                            # seconds between two beats of a listener
+LEASE = 60.0                                           # a listener whose beat stood still for so long is dead
+GRACE = 30.0                                           # between SIGTERM and SIGKILL
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def redis_url(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """Return (address, where it came from): BLUEQUE_REDIS_URL, else REDIS_URL, else the default."""
+    for name in ("BLUEQUE_REDIS_URL", "REDIS_URL"):
+        if environ.get(name):
+            return environ[name], name
+    return DEFAULT_REDIS_URL, "default"
+
+
+def max_bytes(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else 1 MiB."""
+    text = environ.get("BLUEQUE_MAX_BYTES")
+    return parse_size(text) if text else DEFAULT_MAX_BYTES
+
+
+def spool(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else a place fit for the user."""
+    if environ.get("BLUEQUE_SPOOL"):
+        return environ["BLUEQUE_SPOOL"]
+    if os.geteuid() == 0:
+        return "/var/lib/blueque/spool"
+    state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "blueque", "spool")
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds: `90`, `1.5`, `30s`, `2h`, `1d12h`."""
+    compact = text.replace(" ", "").lower()
+    if re.fullmatch(r"\d+(\.\d+)?", compact):
+        return float(compact)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise InvalidInput(f"{text!r} is not a duration: write 90, 30s, 2h or 1d12h")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_size(text: str) -> int:
+    """Return bytes: `65536`, `64KiB`, `1.5MB`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _SIZES:
+        raise InvalidInput(f"{text!r} is not a size: write 65536, 64KiB or 10MB")
+    return int(float(match[1]) * _SIZES[match[2]])

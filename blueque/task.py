@@ -1,0 +1,231 @@
+"""A task as it stands in Redis: the fields of its hash, a read-only snapshot of them, and how values become text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+from blueque.errors import InvalidInput, InvalidType, TooLarge
+
+# The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in Redis.
+FIELDS: dict[str, Callable[[str], Any]] = {
+    "status": str,
+    "queue": str,
+    "parameters": str,
+    "parameters_encoding": str,
+    "result": str,
+    "result_encoding": str,
+    "error": str,
+    "error_type": str,
+    "traceback": str,
+    "exit_code": int,
+    "signal": str,
+    "node": str,
+    "pid": int,
+    "pid_start": int,
+    "boot": str,
+    "ns": str,
+    "token": str,
+    "attempt": int,
+    "finished_by": str,
+    "reclaimed_node": str,
+    "eta": float,
+    "created": float,
+    "started": float,
+    "finished": float,
+    "updated": float,
+}
+
+MAX_QUEUE_NAME = 200
+
+
+class Task:
+    """What Redis knew of one task at one instant. Fetch another to see it later; an attribute not set reads None."""
+
+    __slots__ = ("_fields", "id")
+
+    def __init__(self, task_id: str, fields: Mapping[str, str]) -> None:
+        self.id = task_id
+        self._fields = dict(fields)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id} {self.status} in {self.queue!r}>"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Every field of the hash, as text, those of other programs too."""
+        return dict(self._fields)
+
+    @property
+    def status(self) -> str | None:
+        """scheduled, pending, reserved, started, complete or failed."""
+        return self._get("status")
+
+    @property
+    def queue(self) -> str | None:
+        return self._get("queue")
+
+    @property
+    def parameters(self) -> Any:
+        """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back as a list)."""
+        return decode(self._fields.get("parameters"), self._fields.get("parameters_encoding"))
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned, in the same way."""
+        return decode(self._fields.get("result"), self._fields.get("result_encoding"))
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed, in a sentence."""
+        return self._get("error")
+
+    @property
+    def error_type(self) -> str | None:
+        """The class of the exception, or: exit, signal, memory, result, stopped, lost."""
+        return self._get("error_type")
+
+    @property
+    def traceback(self) -> str | None:
+        return self._get("traceback")
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._get("exit_code")
+
+    @property
+    def signal(self) -> str | None:
+        """The name of the signal that ended the process, as SIGKILL."""
+        return self._get("signal")
+
+    @property
+    def node(self) -> str | None:
+        """The id of the listener that reserved it."""
+        return self._get("node")
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs or ran it, on that node."""
+        return self._get("pid")
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of its last attempt; 0 before the first."""
+        return self._get("attempt")
+
+    @property
+    def token(self) -> str | None:
+        """The random mark of its last attempt: who presents it owns that attempt."""
+        return self._get("token")
+
+    @property
+    def eta(self) -> float | None:
+        """When it is due, in Unix seconds, as are the times below."""
+        return self._get("eta")
+
+    @property
+    def created(self) -> float | None:
+        return self._get("created")
+
+    @property
+    def started(self) -> float | None:
+        return self._get("started")
+
+    @property
+    def finished(self) -> float | None:
+        return self._get("finished")
+
+    @property
+    def updated(self) -> float | None:
+        return self._get("updated")
+
+    def _get(self, name: str) -> Any:
+        text = self._fields.get(name)
+        if text is None:
+            return None
+        try:
+            return FIELDS[name](text)
+        except ValueError:                             # another program's text where a number belongs
+            return None
+
+
+def load(redis: Redis, task_id: str) -> Task:
+    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0."""
+    (reply,) = redis.read(("HGETALL", keys.task(task_id)))
+    return Task(task_id, as_hash(reply))
+
+
+def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
+    """Return (text, encoding): a string as it is and None, anything else as JSON and "json".
+
+    what: how a refusal names the value.
+    limit: in bytes.
+    Raises InvalidType, InvalidInput or TooLarge.
+    """
+    if isinstance(value, str):
+        text, encoding = value, None
+    elif isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidType(f"{what}: {type(value).__name__} cannot be stored; decode it, or pass a str of base64")
+    else:
+        text, encoding = _to_json(value, what), "json"
+    size = len(text) if text.isascii() else len(_to_utf8(text, what))
+    if size > limit:
+        raise TooLarge(what, size, limit)
+    return text, encoding
+
+
+def decode(text: str | None, encoding: str | None) -> Any:
+    """Return the value that `encode` was given."""
+    if text is None or encoding != "json":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:                                 # marked as JSON by somebody else: better seen than hidden
+        return text
+
+
+def require_text_keys(value: Any, what: str) -> None:
+    """Refuse a dict with keys that JSON would silently turn into text."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidType(f"{what}: the key {key!r} is not a string, and would come back as one")
+            require_text_keys(inner, what)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            require_text_keys(inner, what)
+
+
+def require_queue_name(name: object) -> str:
+    """Return the name if a queue may have it."""
+    if not isinstance(name, str):
+        raise InvalidType(f"a queue name is a str, not {type(name).__name__}")
+    if not name:
+        raise InvalidInput("a queue name cannot be empty")
+    if "\0" in name:
+        raise InvalidInput(f"the queue name {name!r} holds a NUL character")
+    size = len(_to_utf8(name, "the queue name"))
+    if size > MAX_QUEUE_NAME:
+        raise InvalidInput(f"the queue name {name[:20]!r}... takes {size} bytes; the limit is {MAX_QUEUE_NAME}")
+    return name
+
+
+def _to_json(value: Any, what: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except TypeError as error:
+        raise InvalidType(f"{what}: {error}") from error
+    except ValueError as error:                        # NaN, infinity, a value that holds itself
+        raise InvalidInput(f"{what}: {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{what}: nested too deeply for JSON") from error
+
+
+def _to_utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what}: {text[error.start]!r} at position {error.start} is not a character") from error

@@ -1,0 +1,78 @@
+"""A real Redis for the whole run, emptied before each test, and a look at everything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_py
+
+from blueque import Client
+from blueque.connection import Redis
+from blueque.embedded import Server, running_server
+
+State = Callable[[], dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    """The server, empty. A test that stops or slows its server takes `own_server` instead."""
+    with redis_py.Redis.from_url(shared_server.url) as client:
+        client.flushall()
+    return shared_server
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server for one test, which writes its append-only file at every command."""
+    with running_server("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    client = Client(url, patience=2.0)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def redis(client: Client) -> Redis:
+    """What the functions of blueque.protocol take."""
+    return client._redis
+
+
+@pytest.fixture
+def cli(url: str) -> Iterator[redis_py.Redis]:
+    """Redis as anybody else sees it, through redis-py."""
+    with redis_py.Redis.from_url(url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def state(cli: redis_py.Redis) -> State:
+    """Return everything in Redis: every key with its whole value."""
+
+    def read() -> dict[str, Any]:
+        readers: dict[str, Callable[[str], Any]] = {
+            "hash": cli.hgetall,
+            "list": lambda key: cli.lrange(key, 0, -1),
+            "set": cli.smembers,
+            "zset": lambda key: dict(cli.zrange(key, 0, -1, withscores=True)),
+            "string": cli.get,
+        }
+        return {key: readers[cli.type(key)](key) for key in cli.keys("*")}
+
+    return read
