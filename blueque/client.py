@@ -9,6 +9,7 @@ from blueque.connection import Address, ClientConnection, Connection, Redis, Soc
 from blueque.errors import InvalidInput
 from blueque.inspector import Inspector
 from blueque.listener import Listener
+from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.task import Task, load, require_queue_name
@@ -42,11 +43,11 @@ class Client:
         self._address = Address(self._url) if redis is None else None
         self._client = redis
         self._options = options
-        self._max_bytes = settings.max_bytes() if max_bytes is None else max_bytes
+        self.max_bytes = settings.max_bytes() if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
 
     def get_queue(self, name: str) -> Queue:
-        return Queue(self._redis, require_queue_name(name), self._max_bytes)
+        return Queue(self._redis, require_queue_name(name), self.max_bytes)
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
@@ -58,11 +59,15 @@ class Client:
 
     def get_processor(self, task: Task) -> Processor:
         """Return what records the start and the end of a reserved task."""
-        return Processor(self._redis, task, self._max_bytes)
+        return Processor(self._redis, task, self.max_bytes)
 
     def get_inspector(self) -> Inspector:
         """Return what looks at Redis and changes nothing."""
         return Inspector(self._redis)
+
+    def get_lookout(self) -> Lookout:
+        """Return what sees changes of all queues at once; it has a connection of its own."""
+        return Lookout(self._connect)
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""

@@ -63,6 +63,12 @@ class Connection(Protocol):
     def wait(self, seconds: float) -> bool:
         """Wait until something can be received; False when nothing came."""
 
+    def track(self) -> bool:
+        """Ask Redis to tell which of the keys that this connection reads change afterwards; False when it won't."""
+
+    def take_invalidated(self) -> set[str] | None:
+        """Return those keys, each once until it is read again; None when all have to be taken for changed."""
+
     def fileno(self) -> int: ...
 
     def close(self) -> None: ...
@@ -73,6 +79,7 @@ class SocketConnection:
 
     def __init__(self, address: Address) -> None:
         self.ahead: Ahead | None = None
+        self._pushed: list[Any] = []
         self._reader = hiredis.Reader(
             replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
         )
@@ -100,6 +107,8 @@ class SocketConnection:
             reply = self._reader.gets()
             if reply is _INCOMPLETE:
                 self._feed()
+            elif isinstance(reply, hiredis.PushNotification):
+                self._pushed.append(reply)
             else:
                 replies.append(_unless_away(reply, self))
         return replies
@@ -110,6 +119,26 @@ class SocketConnection:
         poll = select.poll()                           # not select.select: it refuses descriptors above 1023
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(max(seconds, 0) * 1000))
+
+    def track(self) -> bool:
+        commands: list[Command] = [("HELLO", 3), ("CLIENT", "TRACKING", "ON")]
+        return not any(isinstance(reply, RedisRefused) for reply in exchange(self, commands))
+
+    def take_invalidated(self) -> set[str] | None:
+        while self.wait(0):
+            reply = self._reader.gets()
+            if reply is _INCOMPLETE:
+                self._feed()
+            else:
+                self._pushed.append(reply)
+        pushed, self._pushed = self._pushed, []
+        named: set[str] = set()
+        for kind, *what in pushed:
+            if kind == "invalidate":
+                if what[0] is None:                    # FLUSHALL and the like
+                    return None
+                named.update(what[0])
+        return named
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -176,6 +205,12 @@ class ClientConnection:
 
     def wait(self, seconds: float) -> bool:
         return bool(self._call(lambda: self._raw.can_read(max(seconds, 0))))
+
+    def track(self) -> bool:
+        return False                                   # redis-py keeps such messages to itself
+
+    def take_invalidated(self) -> set[str] | None:
+        return None
 
     def fileno(self) -> int:
         return int(self._raw._sock.fileno())

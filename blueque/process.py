@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import functools
 import os
 import select
@@ -132,30 +131,58 @@ def reap(pid: int) -> None:
         pass
 
 
-def reap_strays(keep: Iterable[int]) -> list[int]:
-    """Let go of every child that has ended but those to keep, and return their pids.
-
-    Stops at the first ended one to keep; call again when that one is reaped.
-    """
-    kept = set(keep)
-    reaped: list[int] = []
+def reap_strays(keep: int | None) -> None:
+    """Let go of every child that has ended, but for one to keep: orphans that came to us as a subreaper."""
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
-            return reaped
-        if info is None or info.si_pid in kept:
-            return reaped
+            return
+        # The kernel names any that has ended; when it is the one to keep, the others have their turn after it.
+        if info is None or info.si_pid == keep:
+            return
         reap(info.si_pid)
-        reaped.append(info.si_pid)
+
+
+def reap_all() -> list[tuple[int, int]]:
+    """Let go of every child that has ended; return (pid, exit code or minus the signal) of each."""
+    reaped: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return reaped
+        if pid == 0:
+            return reaped
+        reaped.append((pid, os.waitstatus_to_exitcode(status)))
+
+
+def wait_for(pid: int) -> int:
+    """Wait for our child to end; return its exit code or minus the signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def describe(code: int) -> str:
+    """Say how a process ended, given its exit code or minus the signal."""
+    return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program as a shell would find it."""
+    import shutil  # here: what a listener imports, each of its forks copies
+
+    return shutil.which(name)
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to the process group that our child leads. False: there is nobody left in it."""
+    """Send a signal to the process group that our child leads, or is about to. False: there is nobody to get it."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
-        return False
+        try:
+            os.kill(pid, number)                       # forked just now, and not yet its own leader
+        except ProcessLookupError:
+            return False
     except PermissionError:                            # somebody in it has changed the user; the others have got it
         return True
     return True
@@ -205,9 +232,12 @@ class Signals:
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         signal.set_wakeup_fd(self._old_fd)
-        self.close()
+        os.close(self._read)
+        os.close(self._write)
 
-    def close(self) -> None:
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's descriptors. The handlers are the child's to set."""
+        signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
 
@@ -218,10 +248,6 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @functools.cache

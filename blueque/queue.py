@@ -84,6 +84,13 @@ class Queue:
         protocol.delete(self._redis, self.name, task.id)
         log.info("delete task=%s queue=%s", task.id, self.name)
 
+    def wake_listener(self) -> None:
+        """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes nobody.
+
+        Source: docs/protocol.md, "wake".
+        """
+        protocol.wake(self._redis, self.name)
+
     def _encode(self, parameters: Any) -> tuple[str, str | None]:
         text, encoding = encode(parameters, "parameters", self._max_bytes)
         if encoding is not None:

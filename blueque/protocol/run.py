@@ -98,8 +98,8 @@ def start(
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_token, _, its_pid, _ = snapshot
-        if status == "started" and its_token == token and its_pid == str(pid):
+        status, its_token, its_node, its_pid, _ = snapshot
+        if (status, its_token, its_node, its_pid) == ("started", token, node, str(pid)):
             return Answer(None)
         _require_owner(task, snapshot, token, node, "reserved")
         extra = [item for field in (identity or {}).items() for item in field]

@@ -1,0 +1,94 @@
+"""blueque-listener: reads its arguments, then becomes `blueque.master` by exec, to keep small what every fork copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import MutableSequence
+
+import click
+
+from blueque import settings
+from blueque.cli.exits import run
+from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.cli.options import DURATION, Invocation, debug_option, pass_invocation, redis_url_option, version_option
+
+
+class _WithProgram(click.Command):
+    """A command whose --exec takes all that follows, options of the program included."""
+
+    def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
+        own, program = list(args), None
+        if "--exec" in own:
+            at = own.index("--exec")
+            own, program = own[:at], own[at + 1 :]
+            if not program:
+                raise click.UsageError("--exec needs a program", ctx)
+        rest = super().parse_args(ctx, own)
+        ctx.params["program"] = program
+        return rest
+
+
+@click.command(cls=_WithProgram)
+@click.argument("queue")
+@click.option("--run", "handler", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
+@click.option("--exec", "program", metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many tasks at a time.")
+@click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
+@click.option("--grace", type=DURATION, default="30s", show_default=True, help="Between SIGTERM and SIGKILL for a task.")
+@click.option("--keep", type=DURATION, default="7d", show_default=True, help="How long the files of a past attempt stay.")
+@redis_url_option
+@debug_option
+@version_option
+@pass_invocation
+def command(
+    invocation: Invocation,
+    queue: str,
+    handler: str | None,
+    program: list[str] | None,
+    slots: int,
+    spool: str | None,
+    grace: float,
+    keep: float,
+) -> None:
+    """Take tasks from QUEUE and run each in a process of its own.
+
+    \b
+    blueque-listener video.encode --run mypackage.tasks:encode --slots 4
+    blueque-listener video.encode --exec ./encode.sh --fast
+
+    The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
+    parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
+    environment; its last line of output, or the file `result` in that directory, is the result.
+
+    SIGTERM or Ctrl-C: take nothing new, leave when the running tasks have ended. The second one stops them.
+    """
+    if (handler is None) == (program is None):
+        raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
+    client = invocation.client()                       # refuses a bad address; does not connect
+    client.get_queue(queue)                            # refuses a bad name
+    url, source = invocation.address()
+    choices = [
+        queue, slots, url, source, spool or settings.spool(), grace, client.max_bytes, keep, handler, program
+    ]
+    _become_master(choices)
+
+
+def _become_master(choices: list[object]) -> None:
+    from blueque.master import CHOICES  # here: --help does without
+
+    arguments = [sys.executable, "-m", "blueque.master", *sys.argv[1:]]
+    try:
+        os.execve(sys.executable, arguments, {**os.environ, CHOICES: json.dumps(choices)})
+    except OSError as error:
+        raise Failure(CONFIGURATION, f"cannot run {sys.executable}: {error.strerror}") from error
+
+
+def main() -> None:
+    """Run the blueque-listener program."""
+    run(command, "blueque-listener")
+
+
+if __name__ == "__main__":
+    main()

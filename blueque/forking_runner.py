@@ -1,0 +1,43 @@
+"""ForkingRunner: a listener in a program of one's own, by the name and with the arguments of 1.0.0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blueque import settings, task_process
+from blueque.client import Client
+from blueque.slot import Slot
+from blueque.spool import Spool
+
+
+class ForkingRunner:
+    """Takes tasks from a queue and runs `task_callback(task)` for each in a process of its own.
+
+    The program that runs it must be single-threaded at that time, as for any fork. SIGTERM or Ctrl-C: it takes nothing new
+    and returns when its task has ended; the second one stops the task.
+
+    spool: the directory for the files of attempts; BLUEQUE_SPOOL, else ~/.local/state/blueque/spool.
+    grace: seconds between SIGTERM and SIGKILL when a task is stopped.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str,
+        task_callback: task_process.Handler,
+        *,
+        spool: str | None = None,
+        grace: float = settings.GRACE,
+    ) -> None:
+        self._client, self._queue, self._callback = client, queue, task_callback
+        self._spool, self._grace = spool, grace
+
+    def run(self) -> None:
+        """Work until told to leave."""
+        limit = self._client.max_bytes
+        work = task_process.handler(self._get_callback, limit)
+        spool = Spool(self._spool or settings.spool(), limit)
+        Slot(self._client, self._queue, work, spool, grace=self._grace, obeys_terminal=True).run()
+
+    def _get_callback(self) -> Any:
+        return self._callback

@@ -1,0 +1,89 @@
+"""Lookout: sees at once when a queue gets work or a scheduled task, without asking all the time.
+
+It reads over a connection of its own that has CLIENT TRACKING on: Redis itself says which of the keys it read has changed
+since. So an idle Redis is left in peace, and a 1.0.0 producer, which wakes nobody, is noticed in milliseconds. Where there
+is no tracking (TLS through redis-py, a proxy, an ACL without +client|tracking) it has to be asked again each second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from blueque import keys
+from blueque.connection import Connection, exchange, raise_refusal
+
+
+class View(NamedTuple):
+    """What is known of one queue. next_eta: of its next scheduled task, in Unix seconds."""
+
+    is_pending: bool
+    next_eta: float | None
+
+
+class Lookout:
+    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when there is news."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self.views: dict[str, View] = {}
+        self.is_tracking = False
+        self._connect = connect
+        self._connection: Connection | None = None
+
+    def fileno(self) -> int | None:
+        return self._connection.fileno() if self._connection is not None and self.is_tracking else None
+
+    def refresh(self, whole: bool = False) -> set[str]:
+        """Look at what has changed, or at everything; return the queues that were looked at. Raises RedisAway."""
+        try:
+            return self._refresh(whole)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _refresh(self, whole: bool) -> set[str]:
+        if self._connection is None:
+            self._connection = self._connect()
+            self.is_tracking = self._connection.track()
+            whole = True
+        changed = self._connection.take_invalidated()
+        if whole or changed is None:
+            changed = {keys.QUEUES}
+            self.views.clear()
+        stale = {queue for queue in self.views if {keys.pending(queue), keys.scheduled(queue)} & changed}
+        if keys.QUEUES in changed:
+            replies = exchange(self._connection, [("ZRANGE", keys.QUEUES, 0, -1)])
+            raise_refusal(replies)
+            stale |= set(replies[0]) - set(self.views)
+            self.views = {queue: view for queue, view in self.views.items() if queue in replies[0]}
+        self._read(sorted(stale))
+        return stale
+
+    def _read(self, queues: list[str]) -> None:
+        if not queues or self._connection is None:
+            return
+        commands = [
+            command
+            for queue in queues
+            for command in (
+                ("EXISTS", keys.pending(queue)),
+                ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
+            )
+        ]
+        replies = exchange(self._connection, commands)
+        raise_refusal(replies)
+        for queue, exists, first in zip(queues, replies[::2], replies[1::2], strict=True):
+            self.views[queue] = View(bool(exists), _score(first))
+
+
+def _score(first: list[str] | list[list[str | float]]) -> float | None:
+    """Return the score of a range of one: RESP2 answers [member, score], RESP3 [[member, score]]."""
+    if not first:
+        return None
+    pair = first[0] if isinstance(first[0], list) else first
+    return float(pair[1])

@@ -1,0 +1,349 @@
+"""Slot: one listener at work. Reserve, fork, start, watch, report, again.
+
+It runs no user code and never blocks where a signal, its next beat or the end of its task could not reach it: it waits in
+one place, `_look`, for whichever comes first.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from blueque import process, settings, task_process
+from blueque.client import Client
+from blueque.connection import Connection
+from blueque.errors import Contended, NodeTaken, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.processor import Processor
+from blueque.spool import Attempt, Spool
+from blueque.task import Task
+from blueque.trouble import Trouble
+
+log = logging.getLogger("blueque")
+
+T = TypeVar("T")
+
+# Redis will not change its mind about these by itself.
+_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+_LOOK_FOR_ROOM = 2.0
+
+
+class Order(enum.IntEnum):
+    """What a slot has been told. It only ever grows."""
+
+    WORK = 0
+    DRAIN = 1                                          # take nothing new; leave when the task has ended
+    STOP = 2                                           # end the task, too
+
+
+class Told(Exception):
+    """An order came that ends what was going on."""
+
+
+class Slot:
+    """One listener of one queue, with its task.
+
+    work: what a task process does, see `task_process`.
+    grace: seconds between SIGTERM and SIGKILL when a task is stopped.
+    lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its task.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queue: str,
+        work: task_process.Work,
+        spool: Spool,
+        *,
+        grace: float = settings.GRACE,
+        lifeline: int | None = None,
+        obeys_terminal: bool = False,
+    ) -> None:
+        self._client, self._work, self._spool = client, work, spool
+        self._listener = client.get_listener(queue)
+        self._grace, self._lifeline, self._obeys_terminal = grace, lifeline, obeys_terminal
+        self._order = Order.WORK
+        self._signals: process.Signals | None = None
+        self._next_beat = 0.0
+        self._task_pid: int | None = None
+        self._redis_trouble = Trouble("Redis answers again")
+        self._spool_trouble = Trouble("there is room again")
+
+    def run(self) -> None:
+        """Work until told to leave.
+
+        Raises NodeTaken or RedisRefused at the start when there is no hope of ever working, SpoolRefused.
+        """
+        self._spool.open()
+        process.become_subreaper()
+        is_main = threading.current_thread() is threading.main_thread()
+        orders = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if self._obeys_terminal else [])]
+        self._signals = process.Signals(orders) if is_main else None
+        try:
+            self._register()
+            while self._order is Order.WORK:
+                task = self._next_task()
+                if task is not None:
+                    self._run(task)
+            self._insist(self._listener.leave)
+        except Told:
+            log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
+        finally:
+            if self._signals is not None:
+                self._signals.restore()
+
+    # Getting a task
+
+    def _next_task(self) -> Task | None:
+        """Return a reserved task, or None when told to leave."""
+        may_take = True
+        while self._order is Order.WORK:
+            want = self._spool.want_of_room()
+            if self._spool_trouble.tell(want, "taking nothing new"):
+                self._look(_LOOK_FOR_ROOM)
+                self._beat_if_due()
+                continue
+            self._beat_if_due()
+            try:
+                task = self._listener.take() if may_take else None
+                if task is not None:
+                    return task
+                may_take = self._listener.idle(max(self._next_beat - time.monotonic(), 0.01), self._is_answered)
+                self._redis_trouble.tell(None)
+            except NotRegistered:
+                self._register()
+            except (RedisAway, RedisRefused, Contended) as error:
+                self._redis_trouble.tell(str(error), "waiting")
+                self._look(self._redis_trouble.pause())
+                may_take = True
+        return None
+
+    def _is_answered(self, connection: Connection) -> bool:
+        """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
+        deadline = self._next_beat + 5.0
+        while self._order is Order.WORK:
+            if connection.wait(0) or connection.fileno() in self._look(deadline - time.monotonic(), [connection.fileno()]):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+        return False
+
+    # Running it
+
+    def _run(self, task: Task) -> None:
+        # No `finally` that ends the process: if we break here, the task shall not.
+        try:
+            attempt = self._prepare(task)
+            pid, gate = self._fork(task, attempt)
+        except Told:                                   # it stays reserved; nothing of it has run
+            return
+        self._task_pid = pid
+        oom_kills = process.out_of_memory_kills()
+        processor = self._client.get_processor(task)
+        may_run = self._start(task, processor, pid, gate)
+        ending, is_stopped = self._watch(task, pid)
+        if not may_run:
+            self._let_go(pid)
+            return
+        is_out_of_memory = process.out_of_memory_kills() > oom_kills
+        record = self._record(attempt, ending, is_stopped, is_out_of_memory)
+        self._let_go(pid)
+        self._report(task, attempt, lambda: processor.report(record))
+
+    def _let_go(self, pid: int) -> None:
+        process.reap(pid)
+        self._task_pid = None
+        process.reap_strays(None)                      # those that had ended while its own end hid theirs
+
+    def _start(self, task: Task, processor: Processor, pid: int, gate: int) -> bool:
+        """Record the start and open the gate; False when the attempt is not ours to run, and the gate stays closed."""
+        identity = process.identity(pid)
+        try:
+            self._insist(lambda: processor.start(pid, identity))
+            os.write(gate, task_process.OPEN)
+        except (NotOwner, Told, BrokenPipeError) as error:
+            log.warning("not started task=%s: %s", task.id, error)
+            return not isinstance(error, NotOwner | Told)
+        finally:
+            os.close(gate)
+        return True
+
+    def _prepare(self, task: Task) -> Attempt:
+        """Make the spool directory, waiting for room if the disk has filled up just now."""
+        while True:
+            try:
+                attempt = self._spool.create(task.id, task.attempt or 1, task.fields.get("parameters", ""))
+            except OSError as error:
+                self._spool_trouble.tell(f"spool {self._spool.root}: {error.strerror}", f"holding task {task.id}")
+                if self._order is not Order.WORK:
+                    raise Told from error
+                self._look(_LOOK_FOR_ROOM)
+                self._beat_if_due()
+            else:
+                self._spool_trouble.tell(None)
+                return attempt
+
+    def _fork(self, task: Task, attempt: Attempt) -> tuple[int, int]:
+        """Return the pid of a new task process and the pipe that opens its gate."""
+        while True:
+            gate, opener = os.pipe()
+            try:
+                pid = process.fork(functools.partial(self._become_task_process, task, attempt, gate, opener))
+            except OSError as error:                   # no more processes, or no memory for one: try again
+                os.close(gate)
+                os.close(opener)
+                self._spool_trouble.tell(f"cannot fork: {error.strerror}", f"holding task {task.id}")
+                if self._order is not Order.WORK:
+                    raise Told from error
+                self._look(1.0)
+                self._beat_if_due()
+            else:
+                os.close(gate)
+                self._spool_trouble.tell(None)
+                return pid, opener
+
+    def _become_task_process(self, task: Task, attempt: Attempt, gate: int, opener: int) -> int:
+        """Leave behind what is the listener's, and be the task process."""
+        os.close(opener)
+        self._client.close()                           # our copy of the socket; the listener's connection stays
+        if self._signals is not None:
+            self._signals.forget()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+        started = Task(task.id, {**task.fields, "status": "started", "pid": str(os.getpid())})
+        return task_process.main(self._work, started, attempt, gate)
+
+    def _watch(self, task: Task, pid: int) -> tuple[process.Ending, bool]:
+        """Wait for the end of the task process, beating; return it, and whether we asked for it. It is not reaped yet."""
+        pidfd = os.pidfd_open(pid)
+        kill_at: float | None = None
+        while True:
+            until = self._next_beat if kill_at is None else min(self._next_beat, kill_at)
+            ready = self._look(until - time.monotonic(), [pidfd])
+            if pidfd in ready:
+                ending = process.peek_ending(pid)
+                if ending is not None:
+                    os.close(pidfd)
+                    return ending, kill_at is not None
+            self._beat_if_due()
+            if self._order is Order.STOP and kill_at is None:
+                log.warning("stopping task=%s pid=%d", task.id, pid)
+                process.signal_group(pid, signal.SIGTERM)
+                kill_at = time.monotonic() + self._grace
+            elif kill_at is not None and time.monotonic() >= kill_at:
+                log.warning("killing task=%s pid=%d after a grace of %g s", task.id, pid, self._grace)
+                process.signal_group(pid, signal.SIGKILL)
+                kill_at = float("inf")
+
+    def _record(
+        self, attempt: Attempt, ending: process.Ending, is_stopped: bool, is_out_of_memory: bool
+    ) -> task_process.Record:
+        """Return the exit record, written by the task process or else by us."""
+        record = attempt.read_exit()
+        if record is not None and not (is_stopped and record["status"] == "failed"):
+            return record
+        if record is None:
+            record = task_process.record_of_ending(ending, is_out_of_memory)
+            process.signal_group(self._task_pid or 0, signal.SIGKILL)     # what a broken task leaves running is nobody's
+        if is_stopped:
+            record = {**record, "error": f"stopped by operator: {record['error']}", "error_type": "stopped"}
+        try:
+            attempt.write_exit(record)
+        except OSError as error:
+            log.error("cannot write the exit record: %s", error)
+        return record
+
+    def _report(self, task: Task, attempt: Attempt, report: Callable[[], None]) -> None:
+        try:
+            self._insist(report)
+        except NotOwner as error:
+            log.warning("%s; how it ended stays in %s", error, attempt.path)
+            return
+        except Told:
+            log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s", task.id, attempt.path)
+            raise
+        try:
+            attempt.mark_reported()
+        except OSError as error:                       # it is kept longer than need be
+            log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
+
+    # Beating, waiting, listening to orders
+
+    def _register(self) -> None:
+        """Register, waiting for a former listener under our node id to prove dead or alive."""
+        seen: tuple[str, int] | None = None
+        since, dead = 0.0, None
+        while True:
+            try:
+                register = functools.partial(self._listener.register, dead=dead)
+                self._insist(register, until=Order.DRAIN, fatal=_NOT_ALLOWED)
+            except NodeTaken as taken:
+                if (taken.instance, taken.beat) != seen:
+                    if seen is not None and seen[0] == taken.instance:
+                        raise                          # its beat has moved: it lives
+                    log.warning("%s; waiting up to %g s to see whether it lives", taken, settings.LEASE)
+                    seen, since = (taken.instance, taken.beat), time.monotonic()
+                dead = taken.instance if time.monotonic() - since > settings.LEASE else None
+                self._look(2.0)
+            else:
+                self._next_beat = time.monotonic() + settings.BEAT
+                return
+
+    def _beat_if_due(self) -> None:
+        if time.monotonic() < self._next_beat:
+            return
+        try:
+            try:
+                self._listener.beat()
+            except NotRegistered:
+                self._listener.register()
+            self._redis_trouble.tell(None)
+        except (RedisAway, RedisRefused, Contended, NodeTaken) as error:
+            self._redis_trouble.tell(str(error), "waiting")
+            self._next_beat = time.monotonic() + 1.0
+            return
+        self._next_beat = time.monotonic() + settings.BEAT
+
+    def _insist(self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()) -> T:
+        """Call until Redis does it. Raises Told when the order `until` comes first; what is `fatal` is raised as it is."""
+        while True:
+            try:
+                value = action()
+            except (RedisAway, RedisRefused, Contended) as error:
+                if isinstance(error, RedisRefused) and error.code in fatal:
+                    raise
+                self._redis_trouble.tell(str(error), "waiting")
+                if self._order >= until:
+                    raise Told(str(error)) from error
+            else:
+                self._redis_trouble.tell(None)
+                return value
+            self._look(self._redis_trouble.pause())
+
+    def _look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
+        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
+        own = [] if self._signals is None else [self._signals.fileno()]
+        if self._lifeline is not None and self._order is Order.WORK:
+            own.append(self._lifeline)
+        ready = process.wait_readable([*own, *descriptors], seconds)
+        if self._lifeline in ready and self._order is Order.WORK:
+            log.warning("the master is gone; leaving after the task")
+            self._order = Order.DRAIN
+        for number in self._signals.take() if self._signals is not None else ():
+            self._obey(number)
+        return ready
+
+    def _obey(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            process.reap_strays(self._task_pid)
+        elif number == signal.SIGQUIT:
+            self._order = Order.STOP
+        else:
+            self._order = Order.DRAIN if self._order is Order.WORK else Order.STOP
+            log.debug("%s: %s", process.signal_name(number), self._order.name.lower())

@@ -1,0 +1,220 @@
+"""The task process: what runs between the fork and the exit record. It talks to files only, never to Redis.
+
+`main` is the whole life of the process; `handler` and `program` are the two kinds of work it can do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from blueque import process
+from blueque.errors import InvalidInput
+from blueque.spool import Attempt
+from blueque.task import Task, encode
+
+OPEN = b"o"                                            # what opens the gate
+MAX_ERROR = 16 * 1024                                  # characters of an error or traceback that are kept
+MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
+
+Record = dict[str, Any]
+Work = Callable[[Task, Attempt], Record]
+Handler = Callable[[Task], Any]
+
+_current: Task | None = None                           # the one piece of state: a task process has one task
+
+
+def current_task() -> Task:
+    """Return the task that this process runs. Raises LookupError elsewhere."""
+    if _current is None:
+        raise LookupError("this process runs no task")
+    return _current
+
+
+def main(work: Work, task: Task, attempt: Attempt, gate: int) -> int:
+    """Wait at the gate, do the work, write the exit record; return the exit status.
+
+    gate: a pipe. One byte opens it; when it closes without, the attempt is not ours to run.
+    """
+    global _current
+    os.setsid()
+    _restore_signals()
+    _redirect(attempt)
+    if os.read(gate, 1) != OPEN:
+        return 0
+    os.close(gate)
+    attempt.begin()
+    os.environ.update(
+        BLUEQUE_TASK_ID=task.id,
+        BLUEQUE_QUEUE=task.queue or "",
+        BLUEQUE_ATTEMPT=str(task.attempt),
+        BLUEQUE_TASK_DIR=str(attempt.path),
+    )
+    _current = task
+    try:
+        record = work(task, attempt)
+    except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
+        record = _record_of(error)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):                  # the task has closed it, or the disk is full
+            pass
+    attempt.write_exit(record)
+    return 0 if record["status"] == "complete" else 1
+
+
+def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
+    """Work that is a Python callable.
+
+    get: returns it. Called in the task process, so that nothing the user imports ever runs in a listener.
+    """
+
+    def work(task: Task, attempt: Attempt) -> Record:
+        result = get()(task)
+        try:
+            text, encoding = encode(result, "the result", max_bytes)
+        except InvalidInput as error:
+            return {"status": "failed", "error": _printable(str(error)), "error_type": "result"}
+        return {"status": "complete", "result": text, "result_encoding": encoding}
+
+    return work
+
+
+def resolve(name: str) -> Handler:
+    """Return the callable that `package.module:callable` names. Raises InvalidInput, or whatever its import raises."""
+    module_name, _, path = name.partition(":")
+    if not module_name or not path:
+        raise InvalidInput(f"{name!r} is not of the form package.module:callable")
+    found: Any = importlib.import_module(module_name)
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise InvalidInput(f"{module_name} has no {path!r}") from error
+    if not callable(found):
+        raise InvalidInput(f"{name} is a {type(found).__name__}, not a callable")
+    handler: Handler = found
+    return handler
+
+
+def program(command: list[str], max_bytes: int) -> Work:
+    """Work that is any program: parameters on its standard input, its exit code the outcome. No shell is involved."""
+
+    def work(task: Task, attempt: Attempt) -> Record:
+        stopping = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+        for number in stopping:
+            signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
+        try:
+            pid = os.posix_spawnp(
+                command[0], command, os.environ,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(attempt.path / "parameters"), os.O_RDONLY, 0)],
+                setsigdef=[*stopping, signal.SIGPIPE, signal.SIGXFSZ],
+            )
+        except OSError as error:
+            return {"status": "failed", "error": f"cannot run {command[0]}: {error.strerror}", "error_type": "exit"}
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code != 0:
+            return _record_of_exit(code, attempt)
+        return _result_of_program(attempt, max_bytes)
+
+    return work
+
+
+def record_of_ending(ending: process.Ending, is_out_of_memory: bool) -> Record:
+    """Return the exit record of a task process that left none.
+
+    is_out_of_memory: the kernel has killed some process for want of memory while it ran.
+    """
+    if ending.signal is None:
+        error = f"the process left with exit code {ending.exit_code} and without a result"
+        return {"status": "failed", "error": error, "error_type": "exit", "exit_code": ending.exit_code}
+    error = f"killed by {ending.signal}" + (" (core dumped)" if ending.dumped_core else "")
+    if ending.signal == "SIGKILL" and is_out_of_memory:
+        error += ": out of memory; the kernel ended processes for want of it meanwhile"
+        return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
+    return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
+
+
+def _record_of(error: BaseException) -> Record:
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):                    # a program that ends like this has succeeded
+            return {"status": "complete", "result": "null", "result_encoding": "json"}
+        if isinstance(error.code, int):
+            return {"status": "failed", "error": f"sys.exit({error.code})", "error_type": "exit", "exit_code": error.code}
+        return {"status": "failed", "error": f"sys.exit: {_printable(error.code)}", "error_type": "exit", "exit_code": 1}
+    import traceback  # here: a listener forks all day and never needs it
+
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    message = _printable(error)
+    try:
+        trace = _printable("".join(traceback.format_exception(error)))
+    except Exception:                                  # the exception of the user's own class cannot even be shown
+        trace = ""
+    return {
+        "status": "failed",
+        "error": f"{kind.__qualname__}: {message}" if message else kind.__qualname__,
+        "error_type": name,
+        "traceback": trace,
+    }
+
+
+def _record_of_exit(code: int, attempt: Attempt) -> Record:
+    """code: as os.waitstatus_to_exitcode gives it; negative for a signal."""
+    lines = attempt.tail("stderr", MAX_ERROR).strip().splitlines()[-MAX_ERROR_LINES:]
+    said = ":\n" + "\n".join(lines) if lines else ""
+    if code < 0:
+        name = process.signal_name(-code)
+        return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
+    return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
+
+
+def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
+    if (attempt.path / "result").exists():
+        size = (attempt.path / "result").stat().st_size
+        text = attempt.tail("result", max_bytes)
+    else:
+        lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").splitlines()
+        text = lines[-1] if lines else ""
+        size = len(text.encode())
+        if not lines:
+            return {"status": "complete", "result": "null", "result_encoding": "json"}
+    if size > max_bytes or len(text.encode()) > max_bytes:
+        error = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
+        return {"status": "failed", "error": error, "error_type": "result"}
+    return {"status": "complete", "result": text}
+
+
+def _restore_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTTOU, signal.SIGUSR1,
+                   signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _redirect(attempt: Attempt) -> None:
+    """Send output to the spool and read from nothing: no pipe of ours may break under the task when we die."""
+    for number, path in enumerate([os.devnull, str(attempt.path / "stdout"), str(attempt.path / "stderr")]):
+        descriptor = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if descriptor != number:                       # it is the same when the listener itself had this one closed
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+    # What the listener's objects have buffered is none of ours, and lines should be seen when they are printed.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _printable(value: object) -> str:
+    """Return text that UTF-8 can hold, shortened from the front: the end of a traceback says most."""
+    try:
+        text = str(value)
+    except Exception:
+        text = f"<{type(value).__name__} that cannot be shown>"
+    return text.encode("utf-8", "backslashreplace").decode()[-MAX_ERROR:]
