@@ -12,30 +12,36 @@ from blueque.errors import (
     InvalidInput,
     InvalidType,
     NodeTaken,
+    NoServer,
     NotFinished,
     NotOwner,
     NotRegistered,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
+    SpoolRefused,
     TooLarge,
     WrongQueue,
 )
+from blueque.forking_runner import ForkingRunner
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.task import Task
+from blueque.task_process import current_task
 from blueque.version import __version__
 
 __all__ = [
     "BluequeError",
     "Client",
     "Contended",
+    "ForkingRunner",
     "Inspector",
     "InvalidInput",
     "InvalidType",
     "Listener",
+    "NoServer",
     "NodeTaken",
     "NotFinished",
     "NotOwner",
@@ -45,8 +51,10 @@ __all__ = [
     "Queue",
     "RedisAway",
     "RedisRefused",
+    "SpoolRefused",
     "Task",
     "TooLarge",
     "WrongQueue",
     "__version__",
+    "current_task",
 ]

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import hiredis
 
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.pauses import pause
 
 if TYPE_CHECKING:
     import redis as redis_py
@@ -38,11 +37,18 @@ _AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
 _INCOMPLETE = object()
 
 
-class Ahead(NamedTuple):
-    """A WATCH and its reads that travelled with the previous EXEC: the next transaction saves a round trip."""
+class Look(NamedTuple):
+    """What a transaction watches and then reads; `task` is the id of the task that it is about, if it is about one."""
 
-    task_id: str
-    watch: tuple[str, ...]
+    watch: Sequence[str]
+    reads: Sequence[Command]
+    task: str | None = None
+
+
+class Ahead(NamedTuple):
+    """A look that travelled with the previous EXEC, so that the next transaction saves a round trip."""
+
+    look: Look
     replies: list[Any]
 
 
@@ -50,6 +56,7 @@ class Connection(Protocol):
     """What the rest of Blueque knows of a connection. Error replies are values; a broken connection raises RedisAway."""
 
     ahead: Ahead | None
+    is_proven: bool                                    # it has been seen to take a MULTI
 
     @property
     def is_closed(self) -> bool: ...
@@ -79,6 +86,7 @@ class SocketConnection:
 
     def __init__(self, address: Address) -> None:
         self.ahead: Ahead | None = None
+        self.is_proven = False
         self._pushed: list[Any] = []
         self._reader = hiredis.Reader(
             replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
@@ -104,7 +112,7 @@ class SocketConnection:
     def receive(self, count: int) -> list[Any]:
         replies: list[Any] = []
         while len(replies) < count:
-            reply = self._reader.gets()
+            reply = self._next()
             if reply is _INCOMPLETE:
                 self._feed()
             elif isinstance(reply, hiredis.PushNotification):
@@ -126,7 +134,7 @@ class SocketConnection:
 
     def take_invalidated(self) -> set[str] | None:
         while self.wait(0):
-            reply = self._reader.gets()
+            reply = self._next()
             if reply is _INCOMPLETE:
                 self._feed()
             else:
@@ -150,6 +158,12 @@ class SocketConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def _next(self) -> Any:
+        try:
+            return self._reader.gets()
+        except hiredis.ProtocolError as error:
+            self._lost(OSError(f"this is not Redis: {error}"))
+
     def _feed(self) -> None:
         try:
             data = self._socket.recv(65536)
@@ -171,6 +185,7 @@ class ClientConnection:
         import redis  # here, not above: most users never need its 125 ms
 
         self.ahead: Ahead | None = None
+        self.is_proven = False
         self._errors = redis.exceptions
         pool = client.connection_pool
         settings = dict(pool.connection_kwargs)
@@ -198,6 +213,8 @@ class ClientConnection:
         try:
             reply = self._call(self._raw.read_response)
         except RedisRefused as error:
+            if self.is_closed:                         # redis-py hangs up at some refusals, and with that the others are lost
+                raise
             return error
         if isinstance(reply, list):                    # EXEC: errors stand between the replies
             return [self._refused(part) if isinstance(part, self._errors.RedisError) else part for part in reply]
@@ -236,10 +253,13 @@ class ClientConnection:
     def _refused(self, error: Exception) -> RedisRefused:
         # redis-py cuts the code off the answers for which it has a class of its own.
         codes = {"NoPermissionError": "NOPERM", "AuthenticationError": "NOAUTH", "OutOfMemoryError": "OOM",
-                 "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT"}
-        code = codes.get(type(error).__name__, "")
+                 "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT", "MasterDownError": "MASTERDOWN",
+                 "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN"}
         answer = str(error)
-        return RedisRefused(answer if answer.startswith(code) else f"{code} {answer}")
+        code = codes.get(type(error).__name__, "ERR")
+        if code == "NOAUTH" and "pair" in answer:
+            code = "WRONGPASS"
+        return RedisRefused(answer if answer.split(" ")[0].isupper() else f"{code} {answer}")
 
 
 class Address:
@@ -341,28 +361,20 @@ class Patience:
     def pause_or_raise(self, error: RedisAway) -> None:
         """Wait before the next try, or raise `error` when it would come too late."""
         # No pause after the first failure: a kept connection may have been dead for hours, which says nothing of the server.
-        longest = min(0.05 * 2**self._failures, 2.0) if self._failures else 0.0
-        pause = random.uniform(longest / 2, longest)
-        if time.monotonic() + pause >= self._deadline:
+        seconds = pause(self._failures - 1) if self._failures else 0.0
+        if time.monotonic() + seconds >= self._deadline:
             raise error
         self._failures += 1
         log.warning("%s; trying again", error)
-        time.sleep(pause)
+        time.sleep(seconds)
 
 
 def exchange(connection: Connection, commands: Sequence[Command]) -> list[Any]:
     """Send the commands in one write and return their replies, in order."""
-    with whole(connection):
+    try:
         connection.send(commands)
         return connection.receive(len(commands))
-
-
-@contextmanager
-def whole(connection: Connection) -> Iterator[None]:
-    """Close the connection if anything, a Ctrl-C too, comes between a command and its reply: they would be mixed up."""
-    try:
-        yield
-    except BaseException:
+    except BaseException:                              # a Ctrl-C, too: its reply must not be taken for another's
         connection.close()
         raise
 

@@ -13,16 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from blueque.errors import BluequeError
+from blueque.errors import BluequeError, NoServer
 
 START_TIMEOUT = 10.0
-
-
-class NoServer(BluequeError):
-    """There is no Redis server on this machine."""
-
-    def __init__(self) -> None:
-        super().__init__("no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)")
 
 
 def find_server() -> str | None:

@@ -12,7 +12,9 @@
     |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
     |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
     |-- RedisRefused                    Redis answered with an error; trying again does not help
-    `-- Contended                       too many others changed the same keys at the same time; try again
+    |-- Contended                       too many others changed the same keys at the same time; try again
+    |-- SpoolRefused                    the spool directory cannot be used; choose another
+    `-- NoServer                        there is no Redis server program on this machine
 """
 
 from __future__ import annotations
@@ -114,3 +116,14 @@ class Contended(BluequeError):
     def __init__(self, operation: str, attempts: int) -> None:
         super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
         self.operation, self.attempts = operation, attempts
+
+
+class SpoolRefused(BluequeError):
+    """The spool directory cannot be used."""
+
+
+class NoServer(BluequeError):
+    """There is no Redis server program on this machine."""
+
+    def __init__(self) -> None:
+        super().__init__("no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)")

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from blueque import process, protocol, settings
-from blueque.connection import Connection, Redis
-from blueque.errors import NotRegistered, OutcomeUnknown, RedisAway
+from blueque.connection import Connection, Patience, Redis
+from blueque.errors import NotRegistered, RedisAway
 from blueque.inspector import Inspector
 from blueque.task import Task
 from blueque.version import __version__
@@ -44,19 +44,24 @@ class Listener:
 
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
+        patience = Patience(self._redis.patience)
         while True:
-            if self.instance is None or self._pid != os.getpid():
-                self.register(beat_every=0)
             try:
+                if self.instance is None or self._pid != os.getpid():
+                    self.register(beat_every=0)
                 task = self.take()
+                if task is not None:
+                    break
+                self.idle(settings.BEAT, lambda connection: connection.wait(settings.BEAT + 5))
+                patience = Patience(self._redis.patience)
             except NotRegistered:
                 self.instance = None
-                continue
-            if task is not None:
-                if callback is not None:
-                    callback(task)
-                return task
-            self.idle(settings.BEAT, lambda connection: connection.wait(settings.BEAT + 5))
+            except RedisAway as error:
+                self._redis.close()
+                patience.pause_or_raise(error)
+        if callback is not None:
+            callback(task)
+        return task
 
     def claim_orphan(self) -> Task | None:
         """Claim a task of a listener on this host whose process is gone; None when there is none.
@@ -70,9 +75,10 @@ class Listener:
             its_host, _, its_pid = other.rpartition("_")
             if its_host != host or other == self.node or not its_pid.isdecimal():
                 continue
-            if process.is_alive(int(its_pid), inspector.registration(self.queue, other)):
+            known = inspector.registration(self.queue, other)
+            if process.is_alive(int(its_pid), known):
                 continue
-            task_id = protocol.claim(self._redis, self.queue, self.node, other)
+            task_id = protocol.claim(self._redis, self.queue, self.node, other, known.get("instance"))
             if task_id is not None:
                 log.info("claim task=%s queue=%s node=%s dead=%s", task_id, self.queue, self.node, other)
                 return inspector.task(task_id)
@@ -105,11 +111,22 @@ class Listener:
         Raises NotRegistered; RedisAway, after which the next call looks through our own list first.
         Source: docs/protocol.md, "pop" and "reserve".
         """
-        try:
-            return self._from_own_list() or self._from_the_line()
-        except RedisAway:
-            self._is_unsure = True
-            raise
+        if self._is_unsure:
+            # A pop that we gave up on may still arrive. It does nothing any more once our registration has changed.
+            self.beat()
+            for task_id in reversed(Inspector(self._redis).reserved(self.queue, self.node)):
+                task = self._reserve(task_id)
+                if task is not None:
+                    self._pass_marker_on(True)
+                    return task
+        while True:
+            self._is_unsure = True                     # from here on an id may be in our list that we know nothing of
+            popped, left = protocol.pop(self._redis, self.queue, self.node, self.instance or "")
+            self._pass_marker_on(left > 0)
+            task = None if popped is None else self._reserve(popped)
+            self._is_unsure = False
+            if popped is None or task is not None:
+                return task
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
         """Wait for work and return whether there may be some. Source: docs/protocol.md, "wait"."""
@@ -131,31 +148,11 @@ class Listener:
             self.instance = None
         return has_left
 
-    def _from_own_list(self) -> Task | None:
-        if not self._is_unsure:
-            return None
-        for task_id in reversed(Inspector(self._redis).reserved(self.queue, self.node)):
-            task = self._reserve(task_id)
-            if task is not None:
-                return task
-        self._is_unsure = False
-        return None
-
-    def _from_the_line(self) -> Task | None:
-        while True:
-            try:
-                task_id, left = protocol.pop(self._redis, self.queue, self.node, self.instance or "")
-            except OutcomeUnknown:
-                self._is_unsure = True
-                raise
-            if self._has_marker and left:
-                protocol.wake(self._redis, self.queue)
-            self._has_marker = False
-            if task_id is None:
-                return None
-            task = self._reserve(task_id)
-            if task is not None:
-                return task
+    def _pass_marker_on(self, is_work_left: bool) -> None:
+        """Wake the next idle listener, if we have taken the marker and are not going to do all the work."""
+        if self._has_marker and is_work_left:
+            protocol.wake(self._redis, self.queue)
+        self._has_marker = False
 
     def _reserve(self, task_id: str) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all is recognised.

@@ -7,6 +7,8 @@ becomes this module by exec, with its choices in one environment variable.
 from __future__ import annotations
 
 import functools
+import gc
+import importlib.machinery
 import json
 import logging
 import os
@@ -14,16 +16,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from blueque import process, task_process
 from blueque.client import Client
 from blueque.connection import hide_password
-from blueque.errors import BluequeError, NodeTaken, RedisRefused
+from blueque.errors import BluequeError, NodeTaken, RedisRefused, SpoolRefused
 from blueque.logs import log_to_stderr
 from blueque.slot import Slot
-from blueque.spool import Spool, SpoolRefused
+from blueque.spool import Spool
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
@@ -198,7 +199,8 @@ def main() -> int:
         __version__, choices.queue, choices.slots, "" if choices.slots == 1 else "s",
         hide_password(choices.redis_url), choices.url_source, choices.spool, process.host_name(), os.getpid(),
     )
-    chore = functools.partial(_prune, Path(choices.spool), choices)
+    _warm_up(choices)
+    chore = functools.partial(_prune, choices)
     return Master(functools.partial(run_slot, choices), choices.slots, chore).run()
 
 
@@ -208,14 +210,22 @@ def _work(choices: Choices) -> task_process.Work:
     return task_process.handler(functools.partial(task_process.resolve, choices.handler or ""), choices.max_bytes)
 
 
-def _prune(root: Path, choices: Choices) -> None:
+def _warm_up(choices: Choices) -> None:
+    """Do once what every task process would do again, without running a line of the user's."""
+    if choices.handler is not None:
+        importlib.machinery.PathFinder.find_spec(choices.handler.partition(".")[0].partition(":")[0])
+    gc.collect()
+    gc.freeze()                                        # else a collection in a task process copies all that we share with it
+
+
+def _prune(choices: Choices) -> None:
     try:
-        removed = Spool(root, choices.max_bytes).prune(time.time() - choices.keep)
+        removed = Spool(choices.spool, choices.max_bytes).prune(time.time() - choices.keep)
     except OSError as error:
-        log.warning("cannot prune spool %s: %s", root, error.strerror)
+        log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
     else:
         if removed:
-            log.info("prune spool=%s attempts=%d", root, removed)
+            log.info("prune spool=%s attempts=%d", choices.spool, removed)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -131,15 +131,15 @@ def reap(pid: int) -> None:
         pass
 
 
-def reap_strays(keep: int | None) -> None:
-    """Let go of every child that has ended, but for one to keep: orphans that came to us as a subreaper."""
+def reap_strays(keep: Collection[int]) -> None:
+    """Let go of every child that has ended, but for those to keep: orphans that came to us as a subreaper."""
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        # The kernel names any that has ended; when it is the one to keep, the others have their turn after it.
-        if info is None or info.si_pid == keep:
+        # The kernel names any that has ended; when it is one to keep, the others have their turn after it.
+        if info is None or info.si_pid in keep:
             return
         reap(info.si_pid)
 
@@ -259,6 +259,7 @@ def _boot_id() -> str:
         return ""
 
 
+@functools.cache
 def _pid_namespace() -> str:
     try:
         return os.readlink("/proc/self/ns/pid").strip("pid:[]")

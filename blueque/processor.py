@@ -10,7 +10,7 @@ from typing import Any
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidType
-from blueque.task import Task, encode
+from blueque.task import Task, encode, printable
 
 log = logging.getLogger("blueque")
 
@@ -48,11 +48,11 @@ class Processor:
         self._complete(*encode(result, "the result", self._max_bytes), facts={})
 
     def fail(self, error: object) -> None:
-        """Record why the task failed; `error` is stored as its text.
+        """Record why the task failed; `error` is stored as its text, shortened if it is very long.
 
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "fail".
         """
-        self._fail(*encode(str(error), "the error", self._max_bytes)[:1], facts={})
+        self._fail(printable(error, self._max_bytes), facts={})
 
     def report(self, record: Mapping[str, Any]) -> None:
         """Record the end of the attempt as its exit record tells it (see `spool.Attempt.exit_record`)."""

@@ -14,6 +14,8 @@ from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, NotFinished, WrongQueue
 from blueque.task import Task, encode, require_text_keys
 
+LAST_SECOND = 253402300799.0                           # of the year 9999
+
 log = logging.getLogger("blueque")
 
 
@@ -65,7 +67,7 @@ class Queue:
         """
         now = time.time()
         moved: list[str] = []
-        while batch := protocol.enqueue_due(self._redis, self.name, now):
+        while (batch := protocol.enqueue_due(self._redis, self.name, now)) is not None:
             moved += batch
         for task_id in moved:
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
@@ -100,7 +102,9 @@ class Queue:
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next on this connection."""
         ahead = self._redis.ahead
-        return ahead.task_id if ahead else str(uuid.uuid4()), str(uuid.uuid4())
+        # The look may be another call's and of a task that exists; then enqueue looks for itself.
+        watched = ahead.look.task if ahead is not None and ahead.replies[1:] == [0] else None
+        return watched or str(uuid.uuid4()), str(uuid.uuid4())
 
 
 def _to_seconds(eta: float | datetime) -> float:
@@ -110,6 +114,6 @@ def _to_seconds(eta: float | datetime) -> float:
         return eta.timestamp()
     if isinstance(eta, bool) or not isinstance(eta, int | float):
         raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
-    if not math.isfinite(eta):
-        raise InvalidInput(f"eta {eta} is not a time")
+    if not math.isfinite(eta) or eta > LAST_SECOND:
+        raise InvalidInput(f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?")
     return float(eta)

@@ -21,6 +21,7 @@ from blueque.client import Client
 from blueque.connection import Connection
 from blueque.errors import Contended, NodeTaken, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.processor import Processor
+from blueque.spares import Spare, Spares
 from blueque.spool import Attempt, Spool
 from blueque.task import Task
 from blueque.trouble import Trouble
@@ -31,7 +32,9 @@ T = TypeVar("T")
 
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
-_LOOK_FOR_ROOM = 2.0
+LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
+SHORT = 1.0                                            # a task that took less than this is followed by many like it
+BURST = 4                                              # how many task processes are forked in a row for short tasks
 
 
 class Order(enum.IntEnum):
@@ -72,6 +75,9 @@ class Slot:
         self._signals: process.Signals | None = None
         self._next_beat = 0.0
         self._task_pid: int | None = None
+        self._oom_kills = 0                            # of this machine, as counted at our last beat
+        self._spares = Spares(self._become_task_process)
+        self._are_tasks_short = False
         self._redis_trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
 
@@ -86,7 +92,9 @@ class Slot:
         orders = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if self._obeys_terminal else [])]
         self._signals = process.Signals(orders) if is_main else None
         try:
+            self._oom_kills = process.out_of_memory_kills()
             self._register()
+            self._spares.fill(1)
             while self._order is Order.WORK:
                 task = self._next_task()
                 if task is not None:
@@ -97,6 +105,8 @@ class Slot:
         finally:
             if self._signals is not None:
                 self._signals.restore()
+            self._spares.dismiss()
+            self._spool.close()
 
     # Getting a task
 
@@ -106,7 +116,7 @@ class Slot:
         while self._order is Order.WORK:
             want = self._spool.want_of_room()
             if self._spool_trouble.tell(want, "taking nothing new"):
-                self._look(_LOOK_FOR_ROOM)
+                self._look(LOOK_FOR_ROOM)
                 self._beat_if_due()
                 continue
             self._beat_if_due()
@@ -139,85 +149,71 @@ class Slot:
     def _run(self, task: Task) -> None:
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
-            attempt = self._prepare(task)
-            pid, gate = self._fork(task, attempt)
+            attempt, spare = self._prepare(task)
         except Told:                                   # it stays reserved; nothing of it has run
             return
-        self._task_pid = pid
-        oom_kills = process.out_of_memory_kills()
+        self._task_pid = spare.pid
+        began = time.monotonic()
         processor = self._client.get_processor(task)
-        may_run = self._start(task, processor, pid, gate)
-        ending, is_stopped = self._watch(task, pid)
+        may_run = self._start(task, processor, spare, attempt)
+        ending, is_stopped = self._watch(task, spare.pid)
         if not may_run:
-            self._let_go(pid)
+            self._let_go(spare.pid)
             return
-        is_out_of_memory = process.out_of_memory_kills() > oom_kills
-        record = self._record(attempt, ending, is_stopped, is_out_of_memory)
-        self._let_go(pid)
+        self._are_tasks_short = time.monotonic() - began < SHORT
+        record = self._record(attempt, ending, is_stopped)
+        self._let_go(spare.pid)
         self._report(task, attempt, lambda: processor.report(record))
 
     def _let_go(self, pid: int) -> None:
         process.reap(pid)
         self._task_pid = None
-        process.reap_strays(None)                      # those that had ended while its own end hid theirs
+        process.reap_strays(self._spares.pids)         # those that had ended while its own end hid theirs
 
-    def _start(self, task: Task, processor: Processor, pid: int, gate: int) -> bool:
+    def _start(self, task: Task, processor: Processor, spare: Spare, attempt: Attempt) -> bool:
         """Record the start and open the gate; False when the attempt is not ours to run, and the gate stays closed."""
-        identity = process.identity(pid)
+        identity = process.identity(spare.pid)
         try:
-            self._insist(lambda: processor.start(pid, identity))
-            os.write(gate, task_process.OPEN)
-        except (NotOwner, Told, BrokenPipeError) as error:
+            self._insist(lambda: processor.start(spare.pid, identity))
+            task_process.open_gate(spare.gate, attempt)
+        except (NotOwner, Told) as error:
             log.warning("not started task=%s: %s", task.id, error)
-            return not isinstance(error, NotOwner | Told)
+            return False
+        except BrokenPipeError:                        # killed at its gate: its end says how
+            return True
         finally:
-            os.close(gate)
+            os.close(spare.gate)
+        if not self._spares.pids:
+            try:
+                self._spares.fill(BURST if self._are_tasks_short else 1)
+            except OSError:                            # no process to be had; the next task will wait for one
+                pass
         return True
 
-    def _prepare(self, task: Task) -> Attempt:
-        """Make the spool directory, waiting for room if the disk has filled up just now."""
+    def _prepare(self, task: Task) -> tuple[Attempt, Spare]:
+        """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
         while True:
             try:
-                attempt = self._spool.create(task.id, task.attempt or 1, task.fields.get("parameters", ""))
+                attempt = self._spool.create(task.id, task.attempt or 1, task.fields)
+                spare = self._spares.take()
             except OSError as error:
-                self._spool_trouble.tell(f"spool {self._spool.root}: {error.strerror}", f"holding task {task.id}")
+                self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._order is not Order.WORK:
                     raise Told from error
-                self._look(_LOOK_FOR_ROOM)
+                self._look(LOOK_FOR_ROOM)
                 self._beat_if_due()
             else:
                 self._spool_trouble.tell(None)
-                return attempt
+                return attempt, spare
 
-    def _fork(self, task: Task, attempt: Attempt) -> tuple[int, int]:
-        """Return the pid of a new task process and the pipe that opens its gate."""
-        while True:
-            gate, opener = os.pipe()
-            try:
-                pid = process.fork(functools.partial(self._become_task_process, task, attempt, gate, opener))
-            except OSError as error:                   # no more processes, or no memory for one: try again
-                os.close(gate)
-                os.close(opener)
-                self._spool_trouble.tell(f"cannot fork: {error.strerror}", f"holding task {task.id}")
-                if self._order is not Order.WORK:
-                    raise Told from error
-                self._look(1.0)
-                self._beat_if_due()
-            else:
-                os.close(gate)
-                self._spool_trouble.tell(None)
-                return pid, opener
-
-    def _become_task_process(self, task: Task, attempt: Attempt, gate: int, opener: int) -> int:
-        """Leave behind what is the listener's, and be the task process."""
-        os.close(opener)
+    def _become_task_process(self, gate: int) -> int:
+        """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
         if self._signals is not None:
             self._signals.forget()
         if self._lifeline is not None:
             os.close(self._lifeline)
-        started = Task(task.id, {**task.fields, "status": "started", "pid": str(os.getpid())})
-        return task_process.main(self._work, started, attempt, gate)
+        return task_process.main(self._work, self._spool, gate)
 
     def _watch(self, task: Task, pid: int) -> tuple[process.Ending, bool]:
         """Wait for the end of the task process, beating; return it, and whether we asked for it. It is not reaped yet."""
@@ -241,14 +237,13 @@ class Slot:
                 process.signal_group(pid, signal.SIGKILL)
                 kill_at = float("inf")
 
-    def _record(
-        self, attempt: Attempt, ending: process.Ending, is_stopped: bool, is_out_of_memory: bool
-    ) -> task_process.Record:
+    def _record(self, attempt: Attempt, ending: process.Ending, is_stopped: bool) -> task_process.Record:
         """Return the exit record, written by the task process or else by us."""
         record = attempt.read_exit()
         if record is not None and not (is_stopped and record["status"] == "failed"):
             return record
         if record is None:
+            is_out_of_memory = process.out_of_memory_kills() > self._oom_kills
             record = task_process.record_of_ending(ending, is_out_of_memory)
             process.signal_group(self._task_pid or 0, signal.SIGKILL)     # what a broken task leaves running is nobody's
         if is_stopped:
@@ -298,6 +293,7 @@ class Slot:
     def _beat_if_due(self) -> None:
         if time.monotonic() < self._next_beat:
             return
+        self._oom_kills = process.out_of_memory_kills()
         try:
             try:
                 self._listener.beat()
@@ -341,7 +337,8 @@ class Slot:
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            process.reap_strays(self._task_pid)
+            self._spares.bury()
+            process.reap_strays({self._task_pid or 0} | self._spares.pids)
         elif number == signal.SIGQUIT:
             self._order = Order.STOP
         else:

@@ -1,5 +1,6 @@
 """The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
 
+    task            the task as it was reserved: its id and fields, as JSON
     parameters      what was enqueued, as text
     stdout, stderr  what the task prints
     began           there once the task may have begun: the gate had opened
@@ -12,25 +13,21 @@ The task process writes, its listener reads. Nothing here needs Redis, so a task
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import json
 import os
 import re
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from blueque.errors import BluequeError
+from blueque import process
+from blueque.errors import SpoolRefused
 
 # Room that must be free besides what is set aside, for directories, `began` and the first lines of output.
 MARGIN = 1024 * 1024
 # An exit record holds the result as a JSON string (at worst most characters escaped once), an error and a traceback.
 RECORD_OVERHEAD = 128 * 1024
-
-
-class SpoolRefused(BluequeError):
-    """The spool directory cannot be used."""
 
 
 class Spool:
@@ -39,9 +36,10 @@ class Spool:
     max_bytes: the largest result that an exit record must have room for.
     """
 
-    def __init__(self, root: str | os.PathLike[str], max_bytes: int) -> None:
-        self.root = Path(root).absolute()
-        self.room = 2 * max_bytes + RECORD_OVERHEAD
+    def __init__(self, root: str, max_bytes: int) -> None:
+        self.root = os.path.abspath(root)
+        self._room = 2 * max_bytes + RECORD_OVERHEAD
+        self._room_path = f"{self.root}/room.{os.getpid()}"
 
     def open(self) -> None:
         """Make the directory if need be; refuse one that others could read or have made.
@@ -49,8 +47,8 @@ class Spool:
         Parameters and results lie in it, and in a shared place such as /tmp somebody else may have been there first.
         """
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = self.root.lstat()
+            os.makedirs(self.root, mode=0o700, exist_ok=True)
+            status = os.lstat(self.root)
         except OSError as error:
             raise SpoolRefused(f"spool {self.root}: {error.strerror}; choose another with --spool") from error
         if not stat.S_ISDIR(status.st_mode):
@@ -58,79 +56,104 @@ class Spool:
         if status.st_uid != os.geteuid():
             raise SpoolRefused(f"spool {self.root} belongs to user {status.st_uid}, not to us ({os.geteuid()})")
         if status.st_mode & 0o077:
-            self.root.chmod(0o700)
+            os.chmod(self.root, 0o700)
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise SpoolRefused(f"spool {self.root} cannot be written to")
 
     def want_of_room(self) -> str | None:
-        """Return why no attempt should begin now, in a sentence, or None."""
+        """Set aside room for the next exit record; return why no attempt should begin now, in a sentence, or None."""
         try:
+            if not os.path.exists(self._room_path):
+                _allocate(self._room_path, self._room)
             disk = os.statvfs(self.root)
         except OSError as error:
-            return f"spool {self.root}: {error.strerror}"
+            return f"spool {self.root}: {error.strerror}; a task needs {self._room + MARGIN:,} bytes to begin"
         free = disk.f_bavail * disk.f_frsize
-        if free < self.room + MARGIN:
-            return f"spool {self.root} has {free:,} bytes free; {self.room + MARGIN:,} are needed to begin a task"
+        if free < MARGIN:
+            return f"spool {self.root} has {free:,} bytes free; a task needs {MARGIN:,} to begin"
         if disk.f_files and disk.f_favail < 16:
             return f"spool {self.root} has no room for more files"
         return None
 
-    def create(self, task_id: str, number: int, parameters: str) -> Attempt:
-        """Make the directory of an attempt, with room set aside for its exit record. Raises OSError."""
+    def close(self) -> None:
+        """Give back the room that was set aside."""
+        _remove(self._room_path)
+
+    def create(self, task_id: str, number: int, fields: Mapping[str, str]) -> Attempt:
+        """Make the directory of an attempt. Raises OSError."""
         attempt = self.attempt(task_id, number)
-        attempt.path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
-            attempt.path.mkdir(mode=0o700)
+            os.mkdir(os.path.dirname(attempt.path), 0o700)
+        except FileExistsError:                        # of an earlier attempt
+            pass
+        try:
+            os.mkdir(attempt.path, 0o700)
         except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
-            attempt.path.rename(f"{attempt.path}.{os.urandom(4).hex()}")
-            attempt.path.mkdir(mode=0o700)
-        (attempt.path / "parameters").write_bytes(parameters.encode("utf-8", "surrogateescape"))
-        attempt.set_aside(self.room)
+            os.rename(attempt.path, f"{attempt.path}.{os.urandom(4).hex()}")
+            os.mkdir(attempt.path, 0o700)
+        with open(f"{attempt.path}/parameters", "wb") as file:
+            file.write(fields.get("parameters", "").encode("utf-8", "surrogateescape"))
+        others = {name: text for name, text in fields.items() if name != "parameters"}
+        with open(f"{attempt.path}/task", "wb") as file:
+            file.write(json.dumps({"id": task_id, "fields": others}).encode("ascii"))
         return attempt
 
     def attempt(self, task_id: str, number: int) -> Attempt:
-        return Attempt(self.root / _file_name(task_id) / str(number))
+        return self.attempt_at(f"{self.root}/{_file_name(task_id)}/{number}")
+
+    def attempt_at(self, path: str) -> Attempt:
+        return Attempt(path, self._room_path)
 
     def prune(self, before: float) -> int:
         """Remove the attempts whose end Redis has known since before that time; return how many."""
         import shutil  # here: what a listener imports, each of its forks copies
 
         removed = 0
-        for task in self.root.iterdir():
-            for path in task.iterdir() if task.is_dir() else ():
+        for name in os.listdir(self.root):
+            path = f"{self.root}/{name}"
+            kind, _, pid = name.partition(".")
+            if kind == "room" and pid.isdecimal():
+                if not process.is_running(int(pid)):
+                    _remove(path)                      # its listener was killed
+                continue
+            for attempt in os.listdir(path) if os.path.isdir(path) else ():
                 try:
-                    is_old = (path / "reported").stat().st_mtime < before
+                    is_old = os.stat(f"{path}/{attempt}/reported").st_mtime < before
                 except OSError:
                     continue
                 if is_old:
-                    shutil.rmtree(path, ignore_errors=True)
+                    shutil.rmtree(f"{path}/{attempt}", ignore_errors=True)
                     removed += 1
             try:
-                task.rmdir()                           # only succeeds when it is empty
+                os.rmdir(path)                         # only succeeds when it is empty
             except OSError:
                 pass
         return removed
 
 
 class Attempt:
-    """The files of one attempt."""
+    """The files of one attempt, in the directory `path`.
 
-    def __init__(self, path: Path) -> None:
+    room: a file of allocated blocks that the exit record may take over when the disk is full.
+    """
+
+    def __init__(self, path: str, room: str) -> None:
         self.path = path
+        self._room = room
 
-    def set_aside(self, size: int) -> None:
-        """Reserve room for the exit record now, while there is some."""
-        descriptor = os.open(self.path / "exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, size)
-        finally:
-            os.close(descriptor)
+    def read_task(self) -> tuple[str, dict[str, str]]:
+        """Return the id and the fields of the task as it was reserved."""
+        with open(f"{self.path}/task", "rb") as file:
+            written = json.loads(file.read())
+        with open(f"{self.path}/parameters", "rb") as file:
+            parameters = file.read().decode("utf-8", "surrogateescape")
+        return written["id"], {**written["fields"], "parameters": parameters}
 
     def begin(self) -> None:
-        (self.path / "began").touch(mode=0o600)
+        _touch(f"{self.path}/began")
 
     def has_begun(self) -> bool:
-        return (self.path / "began").exists()
+        return os.path.exists(f"{self.path}/began")
 
     def write_exit(self, record: Mapping[str, Any]) -> None:
         """Write how the attempt ended: whole and on the disk, or not at all.
@@ -139,36 +162,37 @@ class Attempt:
         signal where they apply.
         """
         content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        room = self.path / "exit.room"
-        descriptor = os.open(room, os.O_WRONLY | os.O_CREAT, 0o600)
+        new = f"{self.path}/exit.new"
         try:
-            written = 0
-            while written < len(content):              # over what was set aside, which a full disk cannot refuse
-                written += os.pwrite(descriptor, content[written:], written)
-            os.ftruncate(descriptor, len(content))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        room.rename(self.path / "exit")
-        _sync_directory(self.path)
+            _write(new, content)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            os.rename(self._room, new)                 # its blocks are ours already: a full disk cannot refuse them
+            _write(new, content)
+        os.rename(new, f"{self.path}/exit")
 
     def read_exit(self) -> dict[str, Any] | None:
         """Return how the attempt ended, or None when it left no record."""
-        try:
-            record = json.loads((self.path / "exit").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) and "status" in record else None
+        # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON only when it is whole.
+        for name in ("exit", "exit.new"):
+            try:
+                with open(f"{self.path}/{name}", "rb") as file:
+                    record = json.loads(file.read())
+            except (OSError, ValueError):
+                continue
+            if isinstance(record, dict) and "status" in record:
+                return record
+        return None
 
     def mark_reported(self) -> None:
         """Note that Redis knows the end: from now on the directory may be pruned."""
-        (self.path / "reported").touch(mode=0o600)
-        (self.path / "exit.room").unlink(missing_ok=True)
+        _touch(f"{self.path}/reported")
 
     def tail(self, name: str, size: int) -> str:
         """Return the last bytes of a file as text; empty when there is no such file."""
         try:
-            with (self.path / name).open("rb") as file:
+            with open(f"{self.path}/{name}", "rb") as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - size))
                 return file.read().decode("utf-8", "replace")
@@ -178,14 +202,44 @@ class Attempt:
 
 def _file_name(task_id: str) -> str:
     """Return the id, or something safe in its place: another program may have put any text in the queue."""
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", task_id):
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", task_id) and not task_id.startswith("room."):
         return task_id
+    import hashlib  # here: what a listener imports, each of its forks copies
+
     return "id-" + hashlib.sha256(task_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def _remove(path: str) -> None:
     try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _allocate(path: str, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write over what is there, and wait until it is on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.pwrite(descriptor, content[written:], written)
+        if os.fstat(descriptor).st_size > len(content):
+            os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -189,14 +189,19 @@ def decode(text: str | None, encoding: str | None) -> Any:
 
 def require_text_keys(value: Any, what: str) -> None:
     """Refuse a dict with keys that JSON would silently turn into text."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise InvalidType(f"{what}: the key {key!r} is not a string, and would come back as one")
-            require_text_keys(inner, what)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            require_text_keys(inner, what)
+    try:
+        _require_text_keys(value, what)
+    except RecursionError as error:
+        raise InvalidInput(f"{what}: nested too deeply for JSON") from error
+
+
+def printable(value: object, limit: int) -> str:
+    """Return a text that Redis can hold, of `limit` bytes at most: what a failure leaves must never be refused itself."""
+    try:
+        text = str(value)
+    except Exception:
+        text = f"<{type(value).__name__} that cannot be shown>"
+    return text.encode("utf-8", "backslashreplace")[:limit].decode("utf-8", "ignore")
 
 
 def require_queue_name(name: object) -> str:
@@ -211,6 +216,17 @@ def require_queue_name(name: object) -> str:
     if size > MAX_QUEUE_NAME:
         raise InvalidInput(f"the queue name {name[:20]!r}... takes {size} bytes; the limit is {MAX_QUEUE_NAME}")
     return name
+
+
+def _require_text_keys(value: Any, what: str) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidType(f"{what}: the key {key!r} is not a string, and would come back as one")
+            _require_text_keys(inner, what)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_text_keys(inner, what)
 
 
 def _to_json(value: Any, what: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -14,11 +15,11 @@ from typing import Any
 
 from blueque import process
 from blueque.errors import InvalidInput
-from blueque.spool import Attempt
-from blueque.task import Task, encode
+from blueque.spool import Attempt, Spool
+from blueque.task import Task, encode, printable
 
-OPEN = b"o"                                            # what opens the gate
-MAX_ERROR = 16 * 1024                                  # characters of an error or traceback that are kept
+MAX_PATH = 4096                                        # bytes; a pipe takes so many at once or none
+MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
 MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
 
 Record = dict[str, Any]
@@ -35,24 +36,28 @@ def current_task() -> Task:
     return _current
 
 
-def main(work: Work, task: Task, attempt: Attempt, gate: int) -> int:
+def main(work: Work, spool: Spool, gate: int) -> int:
     """Wait at the gate, do the work, write the exit record; return the exit status.
 
-    gate: a pipe. One byte opens it; when it closes without, the attempt is not ours to run.
+    gate: a pipe. The path of an attempt opens it; when it closes without, there is nothing to run.
     """
     global _current
     os.setsid()
     _restore_signals()
-    _redirect(attempt)
-    if os.read(gate, 1) != OPEN:
+    path = os.read(gate, MAX_PATH)
+    if not path.endswith(b"\n"):
         return 0
     os.close(gate)
+    attempt = spool.attempt_at(os.fsdecode(path[:-1]))
     attempt.begin()
+    _redirect(attempt)
+    task_id, fields = attempt.read_task()
+    task = Task(task_id, {**fields, "status": "started", "pid": str(os.getpid())})
     os.environ.update(
         BLUEQUE_TASK_ID=task.id,
         BLUEQUE_QUEUE=task.queue or "",
         BLUEQUE_ATTEMPT=str(task.attempt),
-        BLUEQUE_TASK_DIR=str(attempt.path),
+        BLUEQUE_TASK_DIR=attempt.path,
     )
     _current = task
     try:
@@ -68,6 +73,11 @@ def main(work: Work, task: Task, attempt: Attempt, gate: int) -> int:
     return 0 if record["status"] == "complete" else 1
 
 
+def open_gate(gate: int, attempt: Attempt) -> None:
+    """Let the process at the other end of the pipe run the attempt. Raises BrokenPipeError when it is gone."""
+    os.write(gate, os.fsencode(attempt.path) + b"\n")
+
+
 def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     """Work that is a Python callable.
 
@@ -79,7 +89,7 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
         try:
             text, encoding = encode(result, "the result", max_bytes)
         except InvalidInput as error:
-            return {"status": "failed", "error": _printable(str(error)), "error_type": "result"}
+            return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": "result"}
         return {"status": "complete", "result": text, "result_encoding": encoding}
 
     return work
@@ -112,7 +122,7 @@ def program(command: list[str], max_bytes: int) -> Work:
         try:
             pid = os.posix_spawnp(
                 command[0], command, os.environ,
-                file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(attempt.path / "parameters"), os.O_RDONLY, 0)],
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, f"{attempt.path}/parameters", os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
@@ -128,14 +138,14 @@ def program(command: list[str], max_bytes: int) -> Work:
 def record_of_ending(ending: process.Ending, is_out_of_memory: bool) -> Record:
     """Return the exit record of a task process that left none.
 
-    is_out_of_memory: the kernel has killed some process for want of memory while it ran.
+    is_out_of_memory: the kernel was killing processes for want of memory at the time.
     """
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result"
         return {"status": "failed", "error": error, "error_type": "exit", "exit_code": ending.exit_code}
     error = f"killed by {ending.signal}" + (" (core dumped)" if ending.dumped_core else "")
     if ending.signal == "SIGKILL" and is_out_of_memory:
-        error += ": out of memory; the kernel ended processes for want of it meanwhile"
+        error += ": out of memory; the kernel was ending processes for want of it"
         return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
     return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
 
@@ -146,14 +156,14 @@ def _record_of(error: BaseException) -> Record:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
         if isinstance(error.code, int):
             return {"status": "failed", "error": f"sys.exit({error.code})", "error_type": "exit", "exit_code": error.code}
-        return {"status": "failed", "error": f"sys.exit: {_printable(error.code)}", "error_type": "exit", "exit_code": 1}
+        return {"status": "failed", "error": f"sys.exit: {printable(error.code, MAX_ERROR)}", "error_type": "exit", "exit_code": 1}
     import traceback  # here: a listener forks all day and never needs it
 
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    message = _printable(error)
+    message = printable(error, MAX_ERROR)
     try:
-        trace = _printable("".join(traceback.format_exception(error)))
+        trace = printable("".join(traceback.format_exception(error))[-MAX_ERROR:], 4 * MAX_ERROR)
     except Exception:                                  # the exception of the user's own class cannot even be shown
         trace = ""
     return {
@@ -175,8 +185,8 @@ def _record_of_exit(code: int, attempt: Attempt) -> Record:
 
 
 def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
-    if (attempt.path / "result").exists():
-        size = (attempt.path / "result").stat().st_size
+    if os.path.exists(f"{attempt.path}/result"):
+        size = os.path.getsize(f"{attempt.path}/result")
         text = attempt.tail("result", max_bytes)
     else:
         lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").splitlines()
@@ -192,29 +202,28 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
 
 def _restore_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTTOU, signal.SIGUSR1,
-                   signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _redirect(attempt: Attempt) -> None:
     """Send output to the spool and read from nothing: no pipe of ours may break under the task when we die."""
-    for number, path in enumerate([os.devnull, str(attempt.path / "stdout"), str(attempt.path / "stderr")]):
+    for number, path in enumerate([os.devnull, f"{attempt.path}/stdout", f"{attempt.path}/stderr"]):
         descriptor = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if descriptor != number:                       # it is the same when the listener itself had this one closed
             os.dup2(descriptor, number)
             os.close(descriptor)
-    # What the listener's objects have buffered is none of ours, and lines should be seen when they are printed.
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stdin = _stream(sys.stdin, 0, "r")
+    sys.stdout = _stream(sys.stdout, 1, "w")
+    sys.stderr = _stream(sys.stderr, 2, "w")
 
 
-def _printable(value: object) -> str:
-    """Return text that UTF-8 can hold, shortened from the front: the end of a traceback says most."""
-    try:
-        text = str(value)
-    except Exception:
-        text = f"<{type(value).__name__} that cannot be shown>"
-    return text.encode("utf-8", "backslashreplace").decode()[-MAX_ERROR:]
+def _stream(inherited: Any, number: int, mode: str) -> Any:
+    """Return a text stream on the descriptor: the inherited one if that is what it is, else a new one."""
+    if isinstance(inherited, io.TextIOWrapper) and not inherited.closed and inherited.fileno() == number:
+        # `process.fork` has flushed it. A line should be seen when it is printed, whatever characters it holds.
+        if mode == "w" and not (inherited.line_buffering and inherited.errors == "backslashreplace"):
+            inherited.reconfigure(line_buffering=True, errors="backslashreplace")
+        return inherited
+    return open(number, mode, buffering=1 if mode == "w" else -1, errors="backslashreplace", closefd=False)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 
-log = logging.getLogger("blueque")
+from blueque.pauses import pause
 
-LONGEST_PAUSE = 5.0
+log = logging.getLogger("blueque")
 
 
 class Trouble:
@@ -37,5 +36,4 @@ class Trouble:
 
     def pause(self) -> float:
         """Return how long to wait before the next try, in seconds: longer each time, and never quite the same."""
-        longest: float = min(0.1 * 2.0 ** min(self._failures, 10), LONGEST_PAUSE)
-        return random.uniform(longest / 2, longest)
+        return pause(self._failures)

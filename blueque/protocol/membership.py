@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from blueque import keys
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import NodeTaken, NotRegistered
-from blueque.protocol.transaction import Answer, Change, Look, transact
+from blueque.protocol.transaction import Answer, Change, transact
 
 
 def register(
@@ -74,13 +74,13 @@ def beat(redis: Redis, queue: str, node: str, instance: str, beat: int, now: flo
 
 
 def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
-    """Take leave. False: the listener still holds a task, or it was not registered; nothing was written."""
+    """Take leave. False: the listener still holds a task, or another has its node id; nothing was written."""
     registration = keys.listener(queue, node)
     reserved = keys.reserved(queue, node)
 
     def decide(known: list[str | None], is_member: int, held: int) -> Answer | Change:
         if held or known[0] != instance:
-            return Answer(False)
+            return Answer(not held and known[0] is None)
         commands: list[Command] = [
             ("DEL", registration),
             ("ZREM", keys.nodes(queue), node),
@@ -103,19 +103,27 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
     return bool(transact(redis, "deregister", look, decide))
 
 
-def claim(redis: Redis, queue: str, node: str, dead: str) -> str | None:
+def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:
     """Claim one task of a listener that died, as 1.0.0 does, and return its id; None when there is none to claim.
 
-    The task stays in the dead listener's list and keeps its node. The dead listener is forgotten with its last task.
+    The task stays in the dead listener's list and keeps its node. The dead listener is forgotten with its last task. One
+    that we have claimed and not started is returned again.
     dead: a node id. The caller has made sure that its process is gone.
+    instance: of the dead listener's registration; None for one of 1.0.0.
     """
     reserved, registration = keys.reserved(queue, dead), keys.listener(queue, dead)
     (held,) = redis.read(("LRANGE", reserved, 0, -1))
 
-    def decide(is_member: int, is_registered: int, still_held: list[str], *snapshots: list[str | None]) -> Answer | Change:
-        if not is_member or still_held != held:
+    def decide(
+        is_member: int, known: list[str | None], still_held: list[str], *snapshots: list[str | None]
+    ) -> Answer | Change:
+        entries = [(task, status, by) for task, (status, by) in zip(held, snapshots, strict=True) if status]
+        for task, status, by in entries:
+            if by == node and status == "reserved":
+                return Answer(task)
+        if not is_member or known[0] != instance or still_held != held:
             return Answer(None)
-        unclaimed = [(task, status) for task, (status, by) in zip(held, snapshots, strict=True) if status and not by]
+        unclaimed = [(task, status) for task, status, by in entries if not by]
         claimed = next((task for task, status in unclaimed if status in ("reserved", "started")), None)
         commands: list[Command] = []
         if claimed:
@@ -125,7 +133,7 @@ def claim(redis: Redis, queue: str, node: str, dead: str) -> str | None:
                 ("SREM", keys.listeners(queue), dead),
                 ("ZINCRBY", keys.QUEUES, -1, queue),
             ]
-            if is_registered:
+            if instance is not None:
                 commands += [("HSET", registration, "state", "dead")]
         return Change(commands, claimed) if commands else Answer(None)
 
@@ -133,13 +141,12 @@ def claim(redis: Redis, queue: str, node: str, dead: str) -> str | None:
         [keys.listeners(queue), registration, reserved, *[keys.task(task) for task in held]],
         [
             ("SISMEMBER", keys.listeners(queue), dead),
-            ("EXISTS", registration),
+            ("HMGET", registration, "instance"),
             ("LRANGE", reserved, 0, -1),
             *[("HMGET", keys.task(task), "status", "reclaimed_node") for task in held],
         ],
     )
-    # Not repeatable: a second look cannot tell our claim from one that we made before.
-    claimed: str | None = transact(redis, "claim", look, decide, repeatable=False)
+    claimed: str | None = transact(redis, "claim", look, decide)
     return claimed
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from blueque import keys
-from blueque.connection import Command, Connection, Redis, as_hash, exchange, raise_refusal, whole
+from blueque.connection import Command, Connection, Look, Redis, as_hash, exchange, raise_refusal
 from blueque.errors import NotOwner, NotRegistered
-from blueque.protocol.transaction import Answer, Change, Look, transact
+from blueque.protocol.looks import ownership, registration
+from blueque.protocol.transaction import Answer, Change, transact
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None, int]:
@@ -16,7 +17,6 @@ def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None,
     The id is only a hint: `reserve` it next.
     Raises NotRegistered; OutcomeUnknown when the answer was lost: look through the own list then.
     """
-    registration = keys.listener(queue, node)
 
     def decide(known: list[str | None]) -> Answer | Change:
         if known != [instance, "alive"]:
@@ -29,8 +29,7 @@ def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None,
             lambda replies: (replies[0], replies[1]),
         )
 
-    look = Look([registration], [("HMGET", registration, "instance", "state")])
-    popped: tuple[str | None, int] = transact(redis, "pop", look, decide, repeatable=False)
+    popped: tuple[str | None, int] = transact(redis, "pop", registration(queue, node), decide, repeatable=False)
     return popped
 
 
@@ -42,7 +41,7 @@ def reserve(
     token: random, one for each attempt. Whoever holds it owns the attempt.
     A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
     """
-    registration, reserved = keys.listener(queue, node), keys.reserved(queue, node)
+    reserved = keys.reserved(queue, node)
 
     def decide(known: list[str | None], reply: list[str], place: int | None) -> Answer | Change:
         if known != [instance, "alive"]:
@@ -55,7 +54,8 @@ def reserve(
             return Answer(None)
         if status in ("reserved", "started") and fields.get("node") == node:
             return Answer(None)
-        if status != "pending":
+        # A hash without a queue is the stump of a deleted task, as 1.0.0 makes them.
+        if status != "pending" or fields.get("queue") != queue:
             return Change([("LREM", reserved, 1, task)], None)
         attempt = int(fields.get("attempt", 0)) + 1
         news: dict[str, str | int | float] = {
@@ -71,14 +71,15 @@ def reserve(
         return Change(commands, fields | {name: str(value) for name, value in news.items()})
 
     look = Look(
-        [registration, keys.task(task), reserved],
+        [keys.listener(queue, node), keys.task(task), reserved],
         [
-            ("HMGET", registration, "instance", "state"),
+            ("HMGET", keys.listener(queue, node), "instance", "state"),
             ("HGETALL", keys.task(task)),
             ("LPOS", reserved, task),
         ],
+        task,
     )
-    owned: dict[str, str] | None = transact(redis, "reserve", look, decide, task=task)
+    owned: dict[str, str] | None = transact(redis, "reserve", look, decide, ahead=ownership(task))
     return owned
 
 
@@ -110,7 +111,7 @@ def start(
             ]
         )
 
-    transact(redis, "start", _ownership(task), decide, task=task)
+    transact(redis, "start", ownership(task), decide, ahead=ownership(task))
 
 
 def complete(
@@ -128,7 +129,7 @@ def complete(
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, pid, finished_by = snapshot
-        if status == "complete" and finished_by is not None and finished_by == token:
+        if status == "complete" and finished_by == token:
             return Answer(None)
         _require_owner(task, snapshot, token, node, "started")
         outcome: list[str | int | float] = ["result", result]
@@ -140,12 +141,12 @@ def complete(
                 ("LREM", keys.reserved(queue, node), 1, task),
                 ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
                 ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, now)),
-                ("HDEL", keys.task(task), "error", "error_type", "traceback"),
+                ("HDEL", keys.task(task), "error", "error_type", "traceback", "exit_code", "signal"),
                 ("LPUSH", keys.complete(queue), task),
             ]
         )
 
-    transact(redis, "complete", _ownership(task), decide, task=task)
+    transact(redis, "complete", ownership(task), decide, ahead=registration(queue, node))
 
 
 def fail(
@@ -165,36 +166,42 @@ def fail(
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, pid, finished_by = snapshot
-        if status == "failed" and finished_by is not None and finished_by == token:
+        if status == "failed" and finished_by == token:
             return Answer(None)
         _require_owner(task, snapshot, token, node, "started", "reserved")
         outcome = ["error", error, *[item for fact in (facts or {}).items() for item in fact]]
+        running: list[Command] = []
+        if status == "started":
+            running = [("SREM", keys.started(queue), keys.started_member(node, pid or "", task))]
         return Change(
             [
                 ("LREM", keys.reserved(queue, node), 1, task),
-                ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+                *running,
                 ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, now)),
                 ("HDEL", keys.task(task), "result", "result_encoding"),
                 ("LPUSH", keys.failed(queue), task),
             ]
         )
 
-    transact(redis, "fail", _ownership(task), decide, task=task)
+    transact(redis, "fail", ownership(task), decide, ahead=registration(queue, node))
 
 
 def wait(redis: Redis, queue: str, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
     """Wait for the queue's wake-up marker and take it. False: none came, or the wait was given up.
 
     is_answered: waits until the connection has an answer; False gives up, and closes the connection, for what the
-    server sends now must not be read as the answer to something else. Whoever gives up calls `wake` afterwards.
+    server sends now must not be read as the answer to something else. A marker may be lost with it: look for work then.
     """
     connection = redis.connection()
-    with whole(connection):
-        connection.send([("BZPOPMIN", keys.wake(queue), seconds)])
+    try:
+        connection.send([("BZPOPMIN", keys.wake(queue), max(seconds, 0.01))])  # 0 would be for ever
         if not is_answered(connection):
             connection.close()
             return False
         replies = connection.receive(1)
+    except BaseException:
+        connection.close()
+        raise
     raise_refusal(replies)
     return replies[0] is not None
 
@@ -202,10 +209,6 @@ def wait(redis: Redis, queue: str, seconds: float, is_answered: Callable[[Connec
 def wake(redis: Redis, queue: str) -> None:
     """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any time."""
     raise_refusal(exchange(redis.connection(), [("ZADD", keys.wake(queue), 0, 0)]))
-
-
-def _ownership(task: str) -> Look:
-    return Look([keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "pid", "finished_by")])
 
 
 def _require_owner(task: str, snapshot: list[str | None], token: str | None, node: str, *statuses: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from blueque import keys
-from blueque.connection import Redis
+from blueque.connection import Look, Redis
 from blueque.errors import NotFinished, WrongQueue
-from blueque.protocol.transaction import Answer, Change, Look, transact
+from blueque.protocol.looks import absence
+from blueque.protocol.transaction import Answer, Change, transact
 
 
 def enqueue(
@@ -13,7 +14,7 @@ def enqueue(
 ) -> bool:
     """Put a new task in line. True: it is there now; False: the id was there before.
 
-    spare: an id for the next call on this connection; its WATCH and EXISTS travel with our EXEC.
+    spare: an id for the next call on this connection; its look travels with our EXEC.
     """
 
     def decide(exists: int) -> Answer | Change:
@@ -30,8 +31,7 @@ def enqueue(
             True,
         )
 
-    ahead = (spare, _absence(spare)) if spare else None
-    return bool(transact(redis, "enqueue", _absence(task), decide, task=task, spare=ahead))
+    return bool(transact(redis, "enqueue", absence(task), decide, ahead=absence(spare) if spare else None))
 
 
 def schedule(
@@ -52,14 +52,14 @@ def schedule(
             True,
         )
 
-    return bool(transact(redis, "schedule", _absence(task), decide, task=task))
+    return bool(transact(redis, "schedule", absence(task), decide))
 
 
-def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str]:
-    """Put up to `limit` tasks whose eta has come in line, earliest first, and return their ids."""
+def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
+    """Put up to `limit` tasks whose eta has come in line, earliest first; return their ids, or None if nothing was due."""
     (due,) = redis.read(("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, limit))
     if not due:
-        return []
+        return None
 
     def decide(*snapshots: list[str | None]) -> Answer | Change:
         moved = [task for task, (status, *_) in zip(due, snapshots, strict=True) if status == "scheduled"]
@@ -101,12 +101,8 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
             True,
         )
 
-    look = Look([keys.task(task)], [("EXISTS", keys.task(task)), ("HMGET", keys.task(task), "status", "queue")])
-    return bool(transact(redis, "delete", look, decide, task=task))
-
-
-def _absence(task: str) -> Look:
-    return Look([keys.task(task)], [("EXISTS", keys.task(task))])
+    look = Look([keys.task(task)], [("EXISTS", keys.task(task)), ("HMGET", keys.task(task), "status", "queue")], task)
+    return bool(transact(redis, "delete", look, decide))
 
 
 def _fields(queue: str, parameters: str, encoding: str | None, now: float) -> list[str | float]:

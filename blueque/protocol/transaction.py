@@ -9,13 +9,13 @@ guessed. A write that arrives after we gave up on it is refused by Redis itself:
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Ahead, Command, Connection, Patience, Redis, exchange, raise_refusal
-from blueque.errors import Contended, OutcomeUnknown, RedisAway
+from blueque.connection import Ahead, Command, Connection, Look, Patience, Redis, exchange, raise_refusal
+from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.pauses import jitter
 
 MAX_CONFLICTS = 100
 
@@ -33,28 +33,19 @@ class Change(NamedTuple):
     outcome: Any = None
 
 
-class Look(NamedTuple):
-    """What a transaction watches, and what it reads after that."""
-
-    watch: Sequence[str]
-    reads: Sequence[Command]
-
-
 def transact(
     redis: Redis,
     name: str,
     look: Look,
     decide: Callable[..., Answer | Change],
     *,
-    task: str | None = None,
-    spare: tuple[str, Look] | None = None,
+    ahead: Look | None = None,
     repeatable: bool = True,
 ) -> Any:
     """Run one guarded transaction and return its outcome.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    task: the id that an OutcomeUnknown names.
-    spare: the id of a task to come and its look, to be sent along with our EXEC.
+    ahead: the look of the transaction that most likely follows on this connection; it travels with our EXEC.
     repeatable: False when `decide` cannot recognise its own success: a lost answer then raises OutcomeUnknown at once.
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known, RedisRefused, Contended.
     """
@@ -69,31 +60,47 @@ def transact(
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, spare)
+            replies = _execute(connection, verdict.commands, ahead)
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent
-            unknown = OutcomeUnknown(f"{name}: {error}; it may or may not have been done", task)
             if is_sent and not repeatable:
-                raise unknown from error
-            patience.pause_or_raise(unknown if is_unknown else error)
+                raise _unknown(name, look, error) from error
+            patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)
             continue
+        except RedisRefused as error:
+            if is_unknown:
+                raise _unknown(name, look, error) from error
+            raise
         if replies is not None:
             return verdict.outcome(replies) if callable(verdict.outcome) else verdict.outcome
         conflicts += 1
-        time.sleep(random.uniform(0, 0.001 * min(conflicts, 10)))
-    raise Contended(name, conflicts)
+        time.sleep(jitter(0.001 * min(conflicts, 10)))
+    contended = Contended(name, conflicts)
+    raise _unknown(name, look, contended) if is_unknown else contended
+
+
+def _unknown(name: str, look: Look, error: Exception) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{name}: {error}; it may or may not have been done", look.task)
 
 
 def _decide(connection: Connection, look: Look, decide: Callable[..., Answer | Change]) -> Answer | Change:
-    ahead, connection.ahead = connection.ahead, None
-    if ahead is not None and ahead.watch == tuple(look.watch):
-        replies = ahead.replies
-    else:
-        replies = exchange(connection, [("WATCH", *look.watch), *look.reads])[1:]
+    verdict: Answer | Change | None
+    kept, connection.ahead = connection.ahead, None
+    if kept is not None and kept.look == look:
+        try:
+            raise_refusal(kept.replies)
+            verdict = decide(*kept.replies[1:])
+        except Exception:
+            verdict = None
+        if isinstance(verdict, Change):
+            return verdict
+        # No EXEC will tell whether an answer or a refusal from an old look still holds: look again.
+    prove(connection)
+    replies = exchange(connection, [("WATCH", *look.watch), *look.reads])
     try:
         raise_refusal(replies)
-        verdict = decide(*replies)
+        verdict = decide(*replies[1:])
     except Exception:
         exchange(connection, [("UNWATCH",)])
         raise
@@ -102,20 +109,25 @@ def _decide(connection: Connection, look: Look, decide: Callable[..., Answer | C
     return verdict
 
 
-def _execute(connection: Connection, commands: Sequence[Command], spare: tuple[str, Look] | None) -> list[Any] | None:
+def _execute(connection: Connection, commands: Sequence[Command], ahead: Look | None) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [("MULTI",), *commands, ("EXEC",)]
     end = len(block)
-    if spare is not None:
-        block += [("WATCH", *spare[1].watch), *spare[1].reads]
+    if ahead is not None:
+        block += [("WATCH", *ahead.watch), *ahead.reads]
     replies = exchange(connection, block)
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
+    if ahead is not None:
+        connection.ahead = Ahead(ahead, replies[end:])
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must not pass unseen.
         raise_refusal(executed)
-    if spare is not None:
-        task_id, look = spare
-        connection.ahead = Ahead(task_id, tuple(look.watch), replies[end + 1 :])
     return executed
 
+
+def prove(connection: Connection) -> None:
+    """Make sure once that we may use MULTI here: if it were refused, what follows it would be done unguarded."""
+    if not connection.is_proven:
+        raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
+        connection.is_proven = True

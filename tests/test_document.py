@@ -1,0 +1,587 @@
+"""docs/protocol.md is what the server sees: its sections, commands, keys and fields against the code.
+
+Each Sample runs one function on a real Redis under MONITOR. What the server has seen must be what the function's section
+prints, once its placeholders are filled with the values of the sample. To follow a change of the protocol, change the
+section and, if a placeholder or a condition is new, the samples of that function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from blueque import keys, protocol
+from blueque.connection import Redis
+from blueque.embedded import Server
+from blueque.errors import BluequeError, NodeTaken, NotFinished, NotOwner, NotRegistered, WrongQueue
+from blueque.protocol.transaction import prove
+from blueque.task import FIELDS
+
+DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+
+Command = list[str]
+Values = Mapping[str, Any]
+
+
+# Reading the document
+
+
+def chapter(title: str) -> str:
+    """Return what stands under a heading, of any level, up to the next of that level or above."""
+    marks, rest = re.split(rf"^(##+) {re.escape(title)}\n", DOCUMENT, flags=re.M)[1:3]
+    return re.split(rf"^#{{2,{len(marks)}}} ", rest, flags=re.M)[0]
+
+
+def sections() -> dict[str, str]:
+    """Return the text of each transaction's section."""
+    _, *parts = re.split(r"^### (.*)\n", chapter("Transactions"), flags=re.M)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def blocks(text: str, language: str = "") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+def first_column(text: str) -> list[str]:
+    """Return the code in the first column of the table in the text."""
+    return re.findall(r"^\| `([^`]+)` \|", text, flags=re.M)
+
+
+def commands(block: str, values: Values, holds: Sequence[str] = ()) -> list[Command]:
+    """Return the commands of a block with its placeholders filled.
+
+    holds: the conditions, as after "# only if", under which the optional lines stand.
+    """
+    found = []
+    for line in block.splitlines():
+        command, _, remark = line.partition(" # ")
+        words = shlex.split(command)
+        if remark.startswith("for each "):
+            names = re.findall(r"\[(\w+)\]", remark)
+            rows = zip(*[values[name] for name in names], strict=True)
+            found += [fill(words, {**values, **dict(zip(names, row, strict=True))}) for row in rows]
+        elif not remark or remark.removeprefix("only if ") in holds:
+            found.append(fill(words, values))
+    return found
+
+
+def fill(words: Sequence[str], values: Values) -> Command:
+    filled: Command = []
+    for word in words:
+        if word.endswith("..."):
+            (name,) = re.findall(r"\[(\w+)\]", word)
+            filled += [substitute(word[:-3], {name: value}) for value in values[name]]
+        else:
+            filled.append(substitute(word, values))
+    return filled
+
+
+def substitute(word: str, values: Values) -> str:
+    return re.sub(r"\[(\w+)\]", lambda match: str(values[match[1]]), word)
+
+
+def conditions(block: str) -> set[str]:
+    return set(re.findall(r" # only if (.*)$", block, flags=re.M))
+
+
+# Watching the server
+
+
+class Monitor:
+    """What the server sees, on a connection of its own."""
+
+    def __init__(self, server: Server) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", server.port), 10)
+        self._lines = self._socket.makefile("rb")
+        self._socket.sendall(b"MONITOR\r\n")
+        assert self._lines.readline() == b"+OK\r\n"
+
+    def commands_of(self, redis: Redis, action: Callable[[], object]) -> list[Command]:
+        """Run the action and return the commands that came over the connection of `redis`, this thread's, meanwhile."""
+        begin, end = ["ECHO", f"begin {uuid.uuid4()}"], ["ECHO", f"end {uuid.uuid4()}"]
+        prove(redis.connection())                      # the empty MULTI of a new connection is no part of any section
+        redis.read(begin)
+        try:
+            action()
+        finally:
+            redis.read(end)
+        client = next(client for client, command in self._seen() if command == begin)
+        found: list[Command] = []
+        for other, command in self._seen():
+            if command == end:
+                break
+            if other == client:
+                found.append(command)
+        return found
+
+    def _seen(self) -> Iterator[tuple[str, Command]]:
+        for line in self._lines:
+            match = re.fullmatch(rb"\+[\d.]+ \[\d+ (\S+)\] (.*)\r\n", line)
+            assert match, line
+            yield match[1].decode(), [unquote(part) for part in re.findall(rb'"((?:[^"\\]|\\.)*)"', match[2])]
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+
+def unquote(text: bytes) -> str:
+    """Undo the quoting of MONITOR."""
+    letters = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
+
+    def undo(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes([int(code[1:], 16)]) if code[:1] == b"x" else letters.get(code, code)
+
+    return re.sub(rb"\\(x[0-9a-f]{2}|.)", undo, text).decode("utf-8", "surrogateescape")
+
+
+@pytest.fixture
+def monitor(server: Server) -> Iterator[Monitor]:
+    monitor = Monitor(server)
+    yield monitor
+    monitor.close()
+
+
+# The samples. Names with spaces, quotes and so on, for the document must hold for them as well.
+
+Q = 'films "à la carte" \\ [1] # {2}\n'
+NODE = "a host_7"
+DEAD = "a host_6"
+I, T = "instance-1", "token-1"  # noqa: E741
+Given = Callable[[Redis], object]
+
+
+class Sample(NamedTuple):
+    """One call of one function.
+
+    given: what makes the state that it meets.
+    holds: the conditions under which optional lines are sent.
+    block: which block of the section applies.
+    until: the line that is not reached, for there is nothing to change. At MULTI, UNWATCH comes instead.
+    refuses: the error that is raised.
+    """
+
+    function: str
+    case: str
+    given: Given
+    call: Given
+    values: Values
+    holds: Sequence[str] = ()
+    block: int = 0
+    until: str = ""
+    refuses: type[BluequeError] | None = None
+
+
+def given(*steps: Given) -> Given:
+    return lambda redis: [step(redis) for step in steps]
+
+
+def raw(*command: Any) -> Given:
+    """What another program did."""
+    return lambda redis: redis.read(command)
+
+
+def enqueued(task: str, parameters: str = "p") -> Given:
+    return lambda redis: protocol.enqueue(redis, Q, task, parameters, None, 1.0)
+
+
+def scheduled(task: str, eta: float) -> Given:
+    return lambda redis: protocol.schedule(redis, Q, task, "p", None, eta, 1.0)
+
+
+def registered(node: str = NODE, instance: str = I) -> Given:
+    return lambda redis: protocol.register(redis, Q, node, instance, {"pid": 7}, 2.0)
+
+
+def popped(node: str = NODE, instance: str = I) -> Given:
+    return lambda redis: protocol.pop(redis, Q, node, instance)
+
+
+def reserved(task: str, node: str = NODE, instance: str = I, token: str = T) -> Given:
+    return given(
+        enqueued(task), popped(node, instance), lambda redis: protocol.reserve(redis, Q, task, token, node, instance, 3.0)
+    )
+
+
+def started(task: str, node: str = NODE, instance: str = I) -> Given:
+    return given(reserved(task, node, instance), lambda redis: protocol.start(redis, Q, task, T, node, 99, 4.0))
+
+
+def completed(task: str) -> Given:
+    return given(registered(), started(task), lambda redis: protocol.complete(redis, Q, task, T, NODE, "r", None, 5.0))
+
+
+def failed(task: str) -> Given:
+    return given(registered(), started(task), lambda redis: protocol.fail(redis, Q, task, T, NODE, "e", 5.0))
+
+
+def reserved_by_1_0_0(task: str) -> Given:
+    return given(
+        raw("HSET", keys.task(task), "status", "reserved", "queue", Q, "parameters", "p", "node", NODE),
+        raw("LPUSH", keys.reserved(Q, NODE), task),
+    )
+
+
+nothing = given()
+struck_off = raw("SREM", keys.listeners(Q), NODE)
+FACTS = {"pid": 7, "version": "2"}
+IDENTITY = {"pid_start": 12, "boot": "b", "ns": "4026"}
+ENDING = {"error_type": "signal", "signal": "SIGKILL"}
+
+
+def flat(mapping: Mapping[str, Any]) -> list[Any]:
+    return [item for pair in mapping.items() for item in pair]
+
+
+TASK = {"QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I}
+NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": []}
+NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"]}
+DUE = {**TASK, "LIMIT": 100, "DUE": [], "MOVED": [], "OLD": [], "CREATED": []}
+BEAT = {**TASK, "BEAT": 5}
+ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
+START = {**TASK, "PID": 99, "IDENTITY": []}
+END = {**TASK, "PID": 99, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
+CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
+dead_listener = registered(DEAD, "instance-0")
+
+
+def enqueue(values: Values) -> Given:
+    encoding = "json" if values["ENCODING"] else None
+    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], encoding, 9.25)
+
+
+def schedule(values: Values) -> Given:
+    encoding = "json" if values["ENCODING"] else None
+    return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25)
+
+
+def enqueue_due(redis: Redis) -> None:
+    protocol.enqueue_due(redis, Q, 9.25)
+
+
+def register(redis: Redis) -> None:
+    protocol.register(redis, Q, NODE, I, FACTS, 9.25, dead="instance-0")
+
+
+def beat(redis: Redis) -> None:
+    protocol.beat(redis, Q, NODE, I, 5, 9.25)
+
+
+def pop(redis: Redis) -> None:
+    protocol.pop(redis, Q, NODE, I)
+
+
+def reserve(redis: Redis) -> None:
+    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25)
+
+
+def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
+    return lambda redis: protocol.start(redis, Q, "t1", token, NODE, 99, 9.25, identity)
+
+
+def complete(encoding: str | None = None, token: str | None = T) -> Given:
+    return lambda redis: protocol.complete(redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0})
+
+
+def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
+    return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts)
+
+
+def delete(redis: Redis) -> None:
+    protocol.delete(redis, Q, "t1")
+
+
+def deregister(redis: Redis) -> None:
+    protocol.deregister(redis, Q, NODE, I)
+
+
+def claim(instance: str | None = "instance-0") -> Given:
+    return lambda redis: protocol.claim(redis, Q, NODE, DEAD, instance)
+
+
+STARTED = "it is started"
+NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
+MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
+OLD = "the task has no attempt: 1.0.0 made it"
+FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
+COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
+FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
+made_by_1_0_0 = raw(
+    "HSET", keys.task("t1"), "status", "pending", "queue", Q, "parameters", "p", "created", "1.5", "updated", "1.5"
+)
+scheduled_by_1_0_0 = given(
+    raw("HSET", keys.task("t1"), "status", "scheduled", "queue", Q, "parameters", "p", "created", "1.5", "eta", "8"),
+    raw("ZADD", keys.scheduled(Q), 8, "t1"),
+)
+
+SAMPLES = [
+    Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
+    Sample("enqueue", "JSON", nothing, enqueue(NEW_JSON), NEW_JSON),
+    Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
+    Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
+    Sample("schedule", "JSON", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
+    Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
+    Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
+    Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
+           {**DUE, "DUE": ["t2", "t1"], "MOVED": ["t2", "t1"]}, [MOVED]),
+    Sample("enqueue_due", "one deleted", given(scheduled("t1", 2.0), scheduled("t2", 3.0), raw("DEL", keys.task("t1"))),
+           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "MOVED": ["t2"]}, [MOVED]),
+    Sample("enqueue_due", "all deleted", given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))), enqueue_due,
+           {**DUE, "DUE": ["t1"]}),
+    Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 3.0)), enqueue_due,
+           {**DUE, "DUE": ["t2", "t1"], "MOVED": ["t2", "t1"], "OLD": ["t1"], "CREATED": ["1.5"]}, [MOVED]),
+    Sample("register", "first", nothing, register, {**TASK, "FACTS": flat(FACTS)}, [NOT_MEMBER]),
+    Sample("register", "in place of a dead one", registered(NODE, "instance-0"), register, {**TASK, "FACTS": flat(FACTS)}),
+    Sample("register", "again", registered(), register, TASK, until="MULTI"),
+    Sample("register", "node taken", registered(NODE, "instance-2"), register, TASK, until="MULTI", refuses=NodeTaken),
+    Sample("beat", "as usual", registered(), beat, BEAT),
+    Sample("beat", "struck off", given(registered(), struck_off), beat, BEAT, [NOT_MEMBER]),
+    Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
+    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q),
+           lambda redis: protocol.wait(redis, Q, 5.5, lambda connection: connection.wait(10)), {**TASK, "SECONDS": 5.5}),
+    Sample("wait", "no marker", nothing,
+           lambda redis: protocol.wait(redis, Q, 0.01, lambda connection: connection.wait(10)), {**TASK, "SECONDS": 0.01}),
+    Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
+    Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
+    Sample("pop", "none", registered(), pop, TASK),
+    Sample("pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered),
+    Sample("reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT),
+    Sample("reserve", "made by 1.0.0", given(registered(), made_by_1_0_0, raw("LPUSH", keys.pending(Q), "t1"), popped()),
+           reserve, {**ATTEMPT, "CREATED": "1.5"}, [OLD]),
+    Sample("reserve", "deleted", given(registered(), enqueued("t1"), popped(), raw("DEL", keys.task("t1"))), reserve, TASK,
+           block=1),
+    Sample("reserve", "again", given(registered(), reserved("t1")), reserve, TASK, until="MULTI"),
+    Sample("reserve", "not in our list", given(registered(), enqueued("t1")), reserve, TASK, until="MULTI"),
+    Sample("reserve", "held by a former life", given(registered(), reserved("t1", token="token-0")), reserve, TASK,
+           until="MULTI"),
+    Sample("reserve", "not registered", nothing, reserve, TASK, until="MULTI", refuses=NotRegistered),
+    Sample("start", "with identity", given(registered(), reserved("t1")), start(IDENTITY),
+           {**START, "IDENTITY": flat(IDENTITY)}),
+    Sample("start", "reserved by 1.0.0", reserved_by_1_0_0("t1"), start({}, token=None), START),
+    Sample("start", "again", given(registered(), started("t1")), start({}), START, until="MULTI"),
+    Sample("start", "another's", given(registered(), reserved("t1", token="token-2")), start({}), START, until="MULTI",
+           refuses=NotOwner),
+    Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED),
+    Sample("complete", "JSON", given(registered(), started("t1")), complete("json"),
+           {**COMPLETED, "ENCODING": ["result_encoding", "json"]}),
+    Sample("complete", "reserved by 1.0.0", given(reserved_by_1_0_0("t1"), start({}, token=None)), complete(token=None),
+           {**COMPLETED, "BY": []}),
+    Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
+    Sample("complete", "after fail", failed("t1"), complete(), COMPLETED, until="MULTI", refuses=NotOwner),
+    Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [STARTED]),
+    Sample("fail", "never started", given(registered(), reserved("t1")), fail({}), {**FAILED, "FACTS": []}),
+    Sample("fail", "reserved by 1.0.0", reserved_by_1_0_0("t1"), fail({}, token=None),
+           {**FAILED, "FACTS": [], "BY": []}),
+    Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
+    Sample("fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner),
+    Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
+    Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
+    Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
+    Sample("delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished),
+    Sample("delete", "of another queue", given(completed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), delete,
+           TASK, until="MULTI", refuses=WrongQueue),
+    Sample("deregister", "as usual", registered(), deregister, TASK, [MEMBER]),
+    Sample("deregister", "struck off", given(registered(), struck_off), deregister, TASK),
+    Sample("deregister", "holding a task", given(registered(), reserved("t1")), deregister, TASK, until="MULTI"),
+    Sample("claim", "its last task", given(dead_listener, started("t1", DEAD, "instance-0")), claim(),
+           {**CLAIM, "HELD": ["t1"], "CLAIMED": "t1"}, [CLAIMED, FORGOTTEN, MARKED]),
+    Sample("claim", "one of two", given(dead_listener, *[reserved(task, DEAD, "instance-0") for task in ("t1", "t2")]),
+           claim(), {**CLAIM, "HELD": ["t2", "t1"], "CLAIMED": "t2"}, [CLAIMED]),
+    Sample("claim", "none left", dead_listener, claim(), CLAIM, [FORGOTTEN, MARKED]),
+    Sample("claim", "of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), claim(None), CLAIM, [FORGOTTEN]),
+    Sample("claim", "struck off already", nothing, claim(), CLAIM, until="MULTI"),
+]
+
+
+def expected(sample: Sample) -> list[Command]:
+    block = blocks(sections()[sample.function])[sample.block]
+    unknown = set(sample.holds) - conditions(block)
+    assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
+    if sample.until:
+        block = block[: re.search(rf"^{sample.until}\b", block, flags=re.M).start()]  # type: ignore[union-attr]
+    if sample.until:
+        return commands(block, sample.values, sample.holds) + ([["UNWATCH"]] if sample.until == "MULTI" else [])
+    follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
+    return commands(block, sample.values, sample.holds) + (commands(look(follower), sample.values) if follower else [])
+
+
+def looks_ahead() -> dict[str, str]:
+    """Return which transaction's look travels with the EXEC of which."""
+    return dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", chapter("Looking ahead"), flags=re.M))
+
+
+def look(name: str) -> str:
+    """Return the lines up to MULTI."""
+    block = blocks(sections()[name])[0]
+    return block[: block.index("MULTI\n")]
+
+
+# The tests
+
+
+def test_every_function_has_a_section_and_every_section_a_function():
+    assert sorted(sections()) == sorted(protocol.__all__)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{sample.function}: {sample.case}" for sample in SAMPLES])
+def test_the_server_sees_what_the_section_says(sample, redis, monitor):
+    sample.given(redis)
+    outcome: AbstractContextManager[object] = pytest.raises(sample.refuses) if sample.refuses else nullcontext()
+
+    def call() -> None:
+        with outcome:
+            sample.call(redis)
+
+    redis.close()                                      # and with it what the steps before have looked at ahead
+
+    assert monitor.commands_of(redis, call) == expected(sample)
+
+
+@pytest.mark.parametrize("name", protocol.__all__)
+def test_every_block_of_a_section_is_run_with_and_without_each_optional_line(name):
+    written = blocks(sections()[name])
+    whole = [sample for sample in SAMPLES if sample.function == name and not sample.until]
+
+    assert {sample.block for sample in whole} == set(range(len(written)))
+    for number, block in enumerate(written):
+        runs = [set(sample.holds) for sample in whole if sample.block == number]
+        for condition in conditions(block):
+            assert {condition in holds for holds in runs} == {True, False}, f"{name}: only if {condition}"
+
+
+def test_remarks_in_blocks_are_of_the_two_kinds_that_the_document_explains():
+    for name, text in sections().items():
+        for line in "".join(blocks(text)).splitlines():
+            _, _, remark = line.partition(" # ")
+            assert not remark or re.match(r"only if |for each \[", remark), f"{name}: {line}"
+
+
+def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
+    (block,), (look_ahead,) = blocks(sections()["enqueue"]), blocks(chapter("Looking ahead"))
+
+    first = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2"))
+    second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", None, 9.25))
+
+    values = {**NEW, "PARAMETERS": "p"}
+    assert first == commands(block, values) + commands(look_ahead, {"SPARE": "t2"})
+    assert second == commands(block.removeprefix(look("enqueue")), {**values, "TASK": "t2"})
+
+
+def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):
+    given(registered(), enqueued("t1"), popped(), reserve)(redis)
+    for function, call in [("start", start({})), ("complete", complete()), ("pop", pop)]:
+        assert function in looks_ahead().values()
+
+        seen = monitor.commands_of(redis, lambda call=call: call(redis))
+
+        assert seen[0] == ["MULTI"], function
+
+
+def test_a_look_ahead_is_thrown_away_when_another_transaction_comes_first(redis, monitor):
+    given(registered(), enqueued("t1"), popped(), reserve, beat)(redis)
+
+    seen = monitor.commands_of(redis, lambda: start({})(redis))
+
+    assert seen[:2] == commands(look("start"), START)
+
+
+def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
+    functions = [function for name, function in inspect.getmembers(keys, inspect.isfunction)]
+    made = {
+        re.sub("@", "[]", name)
+        for name in [keys.QUEUES, *[function(*["@"] * len(inspect.signature(function).parameters)) for function in functions
+                                    if not function.__name__.endswith("started_member")]]
+    }
+    # A name as in the walk-through, without placeholders, is one of a real key.
+    pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
+    named = {re.sub(r"\[\w+\]", "[]", name) for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", DOCUMENT)}
+
+    assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == made - {keys.QUEUES}
+    assert {re.sub(r"\[\w+\]", "[]", name) for name in first_column(chapter("Keys"))} == made
+
+
+def test_the_fields_of_a_task_are_those_in_the_table():
+    assert first_column(chapter("Task")) == list(FIELDS)
+
+
+def test_the_fields_of_a_registration_are_those_in_the_table(client, cli):
+    listener = client.get_listener("video")
+
+    listener.register()
+
+    assert sorted(first_column(chapter("Listener"))) == sorted(cli.hgetall(keys.listener("video", listener.node)))
+
+
+def test_every_status_in_the_picture_is_one_that_the_table_names():
+    drawn = set(re.findall(r"\[([a-z]+)\]", blocks(chapter("States"))[0]))
+
+    assert drawn == set(first_column(chapter("States")))
+
+
+def walk_through() -> tuple[list[str], str]:
+    """Return the lines to type and the answers to be seen."""
+    lines = "".join(blocks(chapter("By hand"), "redis-cli")).splitlines(keepends=True)
+    return [line[2:].strip() for line in lines if line.startswith("> ")], "".join(
+        line for line in lines if not line.startswith("> ")
+    )
+
+
+def type_into_redis_cli(server: Server, typed: list[str]) -> str:
+    command = ["redis-cli", "-p", str(server.port), "--no-raw"]
+    return subprocess.run(command, input="\n".join(typed), capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def type_into_socket(server: Server, typed: list[str]) -> str:
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection, connection.makefile("rb") as replies:
+        shown = ""
+        for line in typed:
+            connection.sendall(line.encode() + b"\r\n")
+            shown += show(replies)
+        return shown
+
+
+def show(replies: Any, indent: str = "") -> str:
+    """Read one reply and return it as redis-cli shows it."""
+    line = replies.readline().decode().rstrip("\r\n")
+    kind, rest = line[0], line[1:]
+    if kind == "+":
+        return f"{rest}\n"
+    if kind == ":":
+        return f"(integer) {rest}\n"
+    if kind == "-":
+        return f"(error) {rest}\n"
+    if rest == "-1":
+        return "(nil)\n"
+    if kind == "$":
+        return f'"{replies.read(int(rest) + 2)[:-2].decode()}"\n'
+    count = int(rest)
+    width = len(str(count))
+    parts = [f"{indent if n else ''}{n + 1:>{width}}) {show(replies, indent + ' ' * (width + 2))}" for n in range(count)]
+    return "".join(parts) or "(empty array)\n"
+
+
+# Always over a socket; with redis-cli as well where there is one.
+@pytest.mark.parametrize("enter", [type_into_socket, *([type_into_redis_cli] if shutil.which("redis-cli") else [])])
+def test_a_task_enqueued_by_hand_is_as_good_as_any_other(enter, server, redis, cli, state):
+    typed, answers = walk_through()
+
+    shown = enter(server, typed)
+
+    assert shown == answers
+    by_hand = state()
+    cli.flushall()
+    (task_id,) = by_hand[keys.pending("video.encode")]
+    protocol.enqueue(redis, "video.encode", task_id, "a.mov", None, 1795226965)
+    assert state() == by_hand

@@ -1,0 +1,240 @@
+"""The layers of the house: imports point downward, and what belongs in one place is found nowhere else.
+
+A module that is missing in LAYERS fails the first test: decide where it belongs, and add it there.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import functools
+import re
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "blueque"
+
+# From the bottom. A star stands for anything, "name.*" for a package and everything in it.
+LAYERS = {
+    "words": ["errors", "keys", "pauses", "settings", "version"],
+    "system": ["connection", "embedded", "logs", "process", "spool", "trouble"],
+    "data": ["protocol.*", "task", "inspector", "lookout", "survey"],
+    "objects": ["client", "queue", "listener", "processor"],
+    "programs": ["task_process", "spares", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*"],
+    "faces": ["cli.*"],
+    "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
+}
+MAY_CHANGE_REDIS = ["protocol.*"]
+MAY_LOOK_AT_REDIS = [*LAYERS["data"], "connection", "demo", "demo_*"]    # the demo prints what a person may ask redis-cli
+MAY_HANDLE_PROCESSES = ["process", "embedded", *LAYERS["programs"]]
+
+CHANGES = {
+    "APPEND", "BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "COPY", "DEL", "EXPIRE", "FLUSHALL",
+    "FLUSHDB", "GETDEL", "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET", "HSET", "HSETNX", "INCR", "INCRBY",
+    "LINSERT", "LMOVE", "LPOP", "LPUSH", "LPUSHX", "LREM", "LSET", "LTRIM", "MSET", "PERSIST", "PEXPIRE", "PUBLISH",
+    "RENAME", "RPOP", "RPOPLPUSH", "RPUSH", "RPUSHX", "SADD", "SET", "SETEX", "SETNX", "SMOVE", "SPOP", "SREM",
+    "UNLINK", "XADD", "ZADD", "ZINCRBY", "ZPOPMAX", "ZPOPMIN", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE",
+}
+LOOKS = {
+    "DISCARD", "EXEC", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HVALS", "LINDEX",
+    "LLEN", "LPOS", "LRANGE", "MGET", "MULTI", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SRANDMEMBER",
+    "SUBSCRIBE", "TTL", "UNWATCH", "WATCH", "XREAD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZRANK",
+    "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
+}
+LUA = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT", "FCALL", "FCALL_RO", "FUNCTION"}
+SWEEPING = {"KEYS", "SCAN"}
+METHODS = {"eval", "evalsha", "script_load", "register_script", "scan", "scan_iter"}
+
+PROCESS_CALLS = {
+    "fork", "forkpty", "kill", "killpg", "pidfd_open", "posix_spawn", "posix_spawnp", "wait", "wait3", "wait4", "waitid",
+    "waitpid",
+}
+
+
+class Module(NamedTuple):
+    name: str                                          # as in LAYERS, without the package
+    path: Path
+    tree: ast.Module
+
+
+@functools.cache
+def modules() -> dict[str, Module]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = Module(name, path, ast.parse(path.read_text()))
+    return found
+
+
+def is_in(name: str, entries: Iterable[str]) -> bool:
+    return any(name == entry.removesuffix(".*") or fnmatch.fnmatchcase(name, entry) for entry in entries)
+
+
+def layer(name: str) -> int:
+    for number, entries in enumerate(LAYERS.values()):
+        if is_in(name, entries):
+            return number
+    raise AssertionError(f"blueque/{name.replace('.', '/')} is in no layer: add it to LAYERS in {Path(__file__).name}")
+
+
+def imports(module: Module) -> Iterator[tuple[str, int]]:
+    """Yield the modules of ours that a module imports, with line numbers; "" for a name taken from the package itself."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.path}:{node.lineno}: write the import out in full"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.partition(".")[0] == "blueque":
+                yield nearest_module(name), node.lineno
+
+
+def nearest_module(name: str) -> str:
+    """Return the module that `blueque.a.b` names or is a name in."""
+    inner = name.partition(".")[2]
+    while inner and inner not in modules():
+        inner = inner.rpartition(".")[0]
+    return inner
+
+
+def strings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield every string but the docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node
+
+
+def sent_commands(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the first word of everything that looks like a Redis command: a tuple or list, or a call of redis-py."""
+    for node in ast.walk(tree):
+        first: ast.expr | None = None
+        if isinstance(node, ast.Tuple | ast.List) and node.elts:
+            first = node.elts[0]
+        elif is_method_call(node, {"execute_command", "read", "send"}) and node.args:
+            first = node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield first.value.split(" ")[0], node.lineno
+
+
+def is_method_call(node: ast.AST, names: Iterable[str]) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+
+
+def places(found: Iterable[tuple[Module, int]]) -> list[str]:
+    return [f"{module.path.relative_to(PACKAGE.parent)}:{line}" for module, line in found]
+
+
+def test_every_module_has_its_layer():
+    for name in modules():
+        layer(name)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_imports_point_downward(name):
+    module = modules()[name]
+    if name == "":
+        return
+    for imported, line in imports(module):
+        assert layer(imported) <= layer(name), f"{module.path}:{line} imports blueque.{imported}, which is above it"
+
+
+def test_modules_of_one_layer_do_not_import_each_other_in_circles():
+    graph = {name: {imported for imported, _ in imports(module)} - {name} for name, module in modules().items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"imports go in a circle: {' <- '.join(error.args[1])}")
+
+
+def test_key_names_are_spelled_in_keys_only():
+    assert places(
+        (module, string.lineno)
+        for module in modules().values()
+        if module.name != "keys"
+        for string in strings(module.tree)
+        if re.search("blueque_[a-z]", string.value)
+    ) == []
+
+
+@pytest.mark.parametrize(("allowed", "words"), [(MAY_CHANGE_REDIS, CHANGES), (MAY_LOOK_AT_REDIS, LOOKS)])
+def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
+    assert places(
+        (module, line)
+        for module in modules().values()
+        if not is_in(module.name, allowed)
+        for word, line in sent_commands(module.tree)
+        if word in words
+    ) == []
+
+
+def test_no_lua_and_no_sweep_over_all_keys():
+    for module in modules().values():
+        for word, line in sent_commands(module.tree):
+            assert word.upper() not in LUA | SWEEPING, f"{module.path}:{line} sends {word}"
+        for node in ast.walk(module.tree):
+            is_sweep = is_method_call(node, {"keys"}) and node.args
+            assert not is_sweep and not is_method_call(node, METHODS), f"{module.path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_processes_are_forked_signalled_and_waited_for_in_process_and_the_programs_only():
+    def is_use(node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute):
+            return isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in PROCESS_CALLS
+        if isinstance(node, ast.ImportFrom) and node.module == "os":
+            return any(alias.name in PROCESS_CALLS for alias in node.names)
+        return bool({"signal", "multiprocessing"} & imported_packages(node))
+
+    assert places(
+        (module, node.lineno)  # type: ignore[attr-defined]
+        for module in modules().values()
+        if not is_in(module.name, MAY_HANDLE_PROCESSES)
+        for node in ast.walk(module.tree)
+        if is_use(node)
+    ) == []
+
+
+def test_redis_py_is_imported_by_connection_and_client_only_and_only_when_needed():
+    """redis-py takes 125 ms to import, and a listener's forks would copy its memory."""
+    found = []
+    for module in modules().values():
+        lazy = set()
+        for node in ast.walk(module.tree):
+            is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            if is_for_types or (module.name in ("connection", "client") and isinstance(node, ast.FunctionDef)):
+                lazy |= {id(inner) for inner in ast.walk(node)}
+        for node in ast.walk(module.tree):
+            if "redis" in imported_packages(node) and id(node) not in lazy:
+                found.append((module, node.lineno))  # type: ignore[attr-defined]
+    assert places(found) == []
+
+
+def test_nobody_imports_pyspark():
+    assert places(
+        (module, node.lineno)  # type: ignore[attr-defined]
+        for module in modules().values()
+        for node in ast.walk(module.tree)
+        if "pyspark" in imported_packages(node)
+    ) == []
+
+
+def imported_packages(node: ast.AST) -> set[str]:
+    """Return the top-level packages that an import names."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").partition(".")[0]}
+    return set()
