@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueque import settings
 from blueque.connection import Address, ClientConnection, Connection, Redis, SocketConnection
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.lookout import Lookout
@@ -51,6 +51,8 @@ class Client:
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
+        if not isinstance(task_id, str):
+            raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
         return load(self._redis, task_id)
 
     def get_listener(self, queue_name: str) -> Listener:

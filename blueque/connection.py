@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import select
 import socket
 import threading
@@ -34,6 +35,11 @@ REPLY_TIMEOUT = 10.0
 
 # Redis answers with an error, but what it means is "not now": as good as away.
 _AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
+# The codes that redis-py leaves in front of an answer.
+_CODES = _AWAY | {
+    "ASK", "BUSY", "CROSSSLOT", "DENIED", "ERR", "EXECABORT", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOPROTO",
+    "NOREPLICAS", "OOM", "READONLY", "WRONGPASS", "WRONGTYPE",
+}
 _INCOMPLETE = object()
 
 
@@ -213,7 +219,7 @@ class ClientConnection:
         try:
             reply = self._call(self._raw.read_response)
         except RedisRefused as error:
-            if self.is_closed:                         # redis-py hangs up at some refusals, and with that the others are lost
+            if self.is_closed:                         # redis-py hangs up at some refusals; no other reply follows
                 raise
             return error
         if isinstance(reply, list):                    # EXEC: errors stand between the replies
@@ -259,14 +265,18 @@ class ClientConnection:
         code = codes.get(type(error).__name__, "ERR")
         if code == "NOAUTH" and "pair" in answer:
             code = "WRONGPASS"
-        return RedisRefused(answer if answer.split(" ")[0].isupper() else f"{code} {answer}")
+        return RedisRefused(answer if answer.split(" ")[0] in _CODES else f"{code} {answer}")
 
 
 class Address:
     """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or `unix://[user[:password]@]/path[?db=n]`."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:                             # its message may quote the password
+            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: host or port cannot be read") from None
         options = dict(parse_qsl(parts.query))
         self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}
         if parts.scheme not in ("redis", "rediss", "unix"):
@@ -274,11 +284,11 @@ class Address:
         self.shown = hide_password(url)
         self._path = unquote(parts.path) if parts.scheme == "unix" else None
         try:
-            self._host, self._port = parts.hostname or "localhost", parts.port or 6379
+            self._host, self._port = parts.hostname or "localhost", 6379 if port is None else port
             db = options.get("db") or (parts.path.strip("/") if self._path is None else "")
             self._db = int(db or 0)
-        except ValueError as error:
-            raise InvalidInput(f"{self.shown!r} is not a Redis address: {error}") from error
+        except ValueError:
+            raise InvalidInput(f"{self.shown!r} is not a Redis address: the database is a number") from None
         self._user = unquote(parts.username or "")
         self._password = unquote(parts.password or "")
 
@@ -338,7 +348,7 @@ class Redis:
             kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
-        """Send commands that only look, in one write, and return their replies. Safe to repeat, so it is repeated."""
+        """Send commands in one write and return their replies. They only look, so it is tried again if need be."""
         patience = Patience(self.patience)
         while True:
             try:
@@ -391,13 +401,17 @@ def pack(command: Command) -> bytes:
     try:
         packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
     except UnicodeEncodeError:                         # a name that is not UTF-8, as read from Redis
-        parts = [str(part).encode("utf-8", "surrogateescape") for part in command]
+        try:
+            parts = [str(part).encode("utf-8", "surrogateescape") for part in command]
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error
         packed = hiredis.pack_command(tuple(parts))  # type: ignore[arg-type]
     return packed
 
 
 def hide_password(url: str) -> str:
     """Return the address with its password replaced, fit to be shown."""
+    url = re.sub(r"([?&]password=)[^&]*", r"\1***", url)
     scheme, separator, rest = url.partition("://")
     credentials, at, place = rest.rpartition("@")
     if not at:

@@ -87,7 +87,8 @@ class Master:
 
     def _fork_slot(self) -> None:
         try:
-            pid = process.fork(self._become_slot)
+            with process.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT]):
+                pid = process.fork(self._become_slot)
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
             self._fork_at.append(time.monotonic() + 1.0)
@@ -98,6 +99,7 @@ class Master:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        process.unblock([signal.SIGINT])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
         return self._body(self._lifeline)

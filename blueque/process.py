@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -9,7 +10,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -35,13 +36,8 @@ def identity(pid: int) -> dict[str, str | int]:
 
 def start_ticks(pid: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None when there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return None
-    # The second field is the program's name in parentheses and may hold anything; count from its end.
-    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
 
 
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:
@@ -52,7 +48,8 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
     ticks = known.get("pid_start")
     if known.get("boot") and not shares_pids(known):
         return True                                    # another machine or container: its pid means nothing here
-    if not is_running(pid):
+    fields = _stat(pid)
+    if not is_running(pid) or (fields and fields[0] in (b"Z", b"X")):
         return False
     return not ticks or not ticks.isdecimal() or int(ticks) in (0, start_ticks(pid))
 
@@ -207,6 +204,21 @@ def out_of_memory_kills() -> int:
     return 0
 
 
+@contextlib.contextmanager
+def blocked(numbers: Iterable[int]) -> Iterator[None]:
+    """Hold signals back, in what is forked meanwhile too, until it says `unblock`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def unblock(numbers: Iterable[int]) -> None:
+    """Let the signals come, those held back first."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
 class Signals:
     """Signals that wait to be looked at: they make `fileno()` readable and are returned by `take()`, in order.
 
@@ -248,6 +260,17 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of /proc/[pid]/stat from the third on, the state; nothing when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return []
+    # The second field is the program's name in parentheses and may hold anything; count from its end.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 @functools.cache

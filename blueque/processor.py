@@ -41,7 +41,7 @@ class Processor:
         return self._task.parameters
 
     def complete(self, result: Any) -> None:
-        """Record the result: a str untouched, anything else (None too) as JSON.
+        """Record the result: a str untouched, anything else (None too) as JSON, which knows lists and text keys only.
 
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "complete".
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 import uuid
 from datetime import datetime
@@ -114,6 +113,6 @@ def _to_seconds(eta: float | datetime) -> float:
         return eta.timestamp()
     if isinstance(eta, bool) or not isinstance(eta, int | float):
         raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
-    if not math.isfinite(eta) or eta > LAST_SECOND:
+    if not -LAST_SECOND <= eta <= LAST_SECOND:         # NaN is neither
         raise InvalidInput(f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?")
     return float(eta)

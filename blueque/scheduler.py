@@ -13,7 +13,7 @@ import time
 from blueque import process
 from blueque.client import Client
 from blueque.connection import hide_password
-from blueque.errors import Contended, RedisAway, RedisRefused
+from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.trouble import Trouble
 from blueque.version import __version__
 
@@ -36,17 +36,19 @@ class Scheduler:
         self._lookout = client.get_lookout()
         self._trouble = Trouble("Redis answers again")
         self._look_at_all = 0.0
+        self._foreign: set[str] = set()
 
     def step(self) -> float:
         """Do what is due now; return for how many seconds there is nothing to do, if nothing changes. Raises RedisAway."""
         is_whole = time.monotonic() >= self._look_at_all
         for name in sorted(self._lookout.refresh(is_whole)):
-            if self._lookout.views[name].is_pending:
+            if self._lookout.views[name].is_pending and not self._is_foreign(name):
                 self._client.get_queue(name).wake_listener()
         if is_whole:
             self._look_at_all = time.monotonic() + (LOOK_AT_ALL if self._lookout.is_tracking else POLL)
         now = time.time()
-        etas = {name: view.next_eta for name, view in self._lookout.views.items() if view.next_eta is not None}
+        views = {name: view for name, view in self._lookout.views.items() if not self._is_foreign(name)}
+        etas = {name: view.next_eta for name, view in views.items() if view.next_eta is not None}
         due = [name for name, eta in etas.items() if eta <= now]
         for name in sorted(due, key=lambda name: etas[name]):
             self._client.get_queue(name).enqueue_due_tasks()
@@ -55,6 +57,18 @@ class Scheduler:
             return 0.0
         waits = [eta - now for eta in etas.values()]
         return max(0.0, min([self._look_at_all - time.monotonic(), *waits, *([CLOCK_CHECK] if waits else [])]))
+
+    def _is_foreign(self, name: str) -> bool:
+        """Tell whether no queue of ours can have this name: another program has put it there."""
+        if name in self._foreign:
+            return True
+        try:
+            self._client.get_queue(name)
+        except InvalidInput as error:
+            log.warning("leaving a queue alone: %s", error)
+            self._foreign.add(name)
+            return True
+        return False
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; return the exit status."""

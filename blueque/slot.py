@@ -90,11 +90,13 @@ class Slot:
         process.become_subreaper()
         is_main = threading.current_thread() is threading.main_thread()
         orders = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if self._obeys_terminal else [])]
-        self._signals = process.Signals(orders) if is_main else None
+        if is_main:
+            self._signals = process.Signals(orders)
+            process.unblock(orders)                    # our master has held them back until somebody listens
         try:
             self._oom_kills = process.out_of_memory_kills()
             self._register()
-            self._spares.fill(1)
+            self._have_spares()
             while self._order is Order.WORK:
                 task = self._next_task()
                 if task is not None:
@@ -161,7 +163,7 @@ class Slot:
             self._let_go(spare.pid)
             return
         self._are_tasks_short = time.monotonic() - began < SHORT
-        record = self._record(attempt, ending, is_stopped)
+        record = self._record(attempt, spare.pid, ending, is_stopped)
         self._let_go(spare.pid)
         self._report(task, attempt, lambda: processor.report(record))
 
@@ -183,18 +185,22 @@ class Slot:
             return True
         finally:
             os.close(spare.gate)
+        self._have_spares()
+        return True
+
+    def _have_spares(self) -> None:
         if not self._spares.pids:
             try:
                 self._spares.fill(BURST if self._are_tasks_short else 1)
-            except OSError:                            # no process to be had; the next task will wait for one
+            except OSError:                            # no process to be had now; the next task will wait for one
                 pass
-        return True
 
     def _prepare(self, task: Task) -> tuple[Attempt, Spare]:
         """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
+        attempt: Attempt | None = None
         while True:
             try:
-                attempt = self._spool.create(task.id, task.attempt or 1, task.fields)
+                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields)
                 spare = self._spares.take()
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
@@ -237,7 +243,7 @@ class Slot:
                 process.signal_group(pid, signal.SIGKILL)
                 kill_at = float("inf")
 
-    def _record(self, attempt: Attempt, ending: process.Ending, is_stopped: bool) -> task_process.Record:
+    def _record(self, attempt: Attempt, pid: int, ending: process.Ending, is_stopped: bool) -> task_process.Record:
         """Return the exit record, written by the task process or else by us."""
         record = attempt.read_exit()
         if record is not None and not (is_stopped and record["status"] == "failed"):
@@ -245,7 +251,7 @@ class Slot:
         if record is None:
             is_out_of_memory = process.out_of_memory_kills() > self._oom_kills
             record = task_process.record_of_ending(ending, is_out_of_memory)
-            process.signal_group(self._task_pid or 0, signal.SIGKILL)     # what a broken task leaves running is nobody's
+            process.signal_group(pid, signal.SIGKILL)  # what a broken task leaves running is nobody's
         if is_stopped:
             record = {**record, "error": f"stopped by operator: {record['error']}", "error_type": "stopped"}
         try:
@@ -286,6 +292,8 @@ class Slot:
                     seen, since = (taken.instance, taken.beat), time.monotonic()
                 dead = taken.instance if time.monotonic() - since > settings.LEASE else None
                 self._look(2.0)
+                if self._order is not Order.WORK:
+                    raise Told(str(taken)) from taken
             else:
                 self._next_beat = time.monotonic() + settings.BEAT
                 return

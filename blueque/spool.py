@@ -1,7 +1,7 @@
 """The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
 
     task            the task as it was reserved: its id and fields, as JSON
-    parameters      what was enqueued, as text
+    parameters      of a program: what was enqueued, as it gets it on its standard input
     stdout, stderr  what the task prints
     began           there once the task may have begun: the gate had opened
     result          of a program: its result, if it does not print it as its last line
@@ -91,11 +91,8 @@ class Spool:
         except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
             os.rename(attempt.path, f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
-        with open(f"{attempt.path}/parameters", "wb") as file:
-            file.write(fields.get("parameters", "").encode("utf-8", "surrogateescape"))
-        others = {name: text for name, text in fields.items() if name != "parameters"}
         with open(f"{attempt.path}/task", "wb") as file:
-            file.write(json.dumps({"id": task_id, "fields": others}).encode("ascii"))
+            file.write(json.dumps({"id": task_id, "fields": dict(fields)}).encode("ascii"))
         return attempt
 
     def attempt(self, task_id: str, number: int) -> Attempt:
@@ -145,9 +142,14 @@ class Attempt:
         """Return the id and the fields of the task as it was reserved."""
         with open(f"{self.path}/task", "rb") as file:
             written = json.loads(file.read())
-        with open(f"{self.path}/parameters", "rb") as file:
-            parameters = file.read().decode("utf-8", "surrogateescape")
-        return written["id"], {**written["fields"], "parameters": parameters}
+        return written["id"], written["fields"]
+
+    def write_parameters(self, text: str) -> str:
+        """Write what a program gets on its standard input, and return the path."""
+        path = f"{self.path}/parameters"
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        return path
 
     def begin(self) -> None:
         _touch(f"{self.path}/began")

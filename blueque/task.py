@@ -183,7 +183,7 @@ def decode(text: str | None, encoding: str | None) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:                                 # marked as JSON by somebody else: better seen than hidden
+    except (ValueError, RecursionError):               # marked as JSON by somebody else: better seen than hidden
         return text
 
 

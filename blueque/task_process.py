@@ -53,12 +53,10 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     _redirect(attempt)
     task_id, fields = attempt.read_task()
     task = Task(task_id, {**fields, "status": "started", "pid": str(os.getpid())})
-    os.environ.update(
-        BLUEQUE_TASK_ID=task.id,
-        BLUEQUE_QUEUE=task.queue or "",
-        BLUEQUE_ATTEMPT=str(task.attempt),
-        BLUEQUE_TASK_DIR=attempt.path,
-    )
+    os.environ["BLUEQUE_TASK_ID"] = task.id
+    os.environ["BLUEQUE_QUEUE"] = task.queue or ""
+    os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
+    os.environ["BLUEQUE_TASK_DIR"] = attempt.path
     _current = task
     try:
         record = work(task, attempt)
@@ -119,10 +117,11 @@ def program(command: list[str], max_bytes: int) -> Work:
         stopping = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
         for number in stopping:
             signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
+        parameters = attempt.write_parameters(task.fields.get("parameters", ""))
         try:
             pid = os.posix_spawnp(
                 command[0], command, os.environ,
-                file_actions=[(os.POSIX_SPAWN_OPEN, 0, f"{attempt.path}/parameters", os.O_RDONLY, 0)],
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
@@ -156,7 +155,8 @@ def _record_of(error: BaseException) -> Record:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
         if isinstance(error.code, int):
             return {"status": "failed", "error": f"sys.exit({error.code})", "error_type": "exit", "exit_code": error.code}
-        return {"status": "failed", "error": f"sys.exit: {printable(error.code, MAX_ERROR)}", "error_type": "exit", "exit_code": 1}
+        said = printable(error.code, MAX_ERROR)
+        return {"status": "failed", "error": f"sys.exit: {said}", "error_type": "exit", "exit_code": 1}
     import traceback  # here: a listener forks all day and never needs it
 
     kind = type(error)

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from blueque import protocol
+import pytest
+
+from blueque import NotFinished, WrongQueue, protocol
+from blueque.connection import exchange
+
+
+def finish(redis, task, status):
+    """Bring a pending task to its end, on a listener that comes and goes."""
+    protocol.register(redis, "video", "host_1", "i1", {}, now=6.5)
+    protocol.pop(redis, "video", "host_1", "i1")
+    protocol.reserve(redis, "video", task, "token", "host_1", "i1", now=7.5)
+    if status == "complete":
+        protocol.start(redis, "video", task, "token", "host_1", 77, now=8.5)
+        protocol.complete(redis, "video", task, "token", "host_1", "out", None, now=9.5)
+    else:
+        protocol.fail(redis, "video", task, "token", "host_1", "why", now=9.5)
+    protocol.deregister(redis, "video", "host_1", "i1")
+
+
+def line(cli):
+    """Return the ids in line, the one that runs next first."""
+    return cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1]
 
 
 def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
@@ -18,3 +39,221 @@ def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
         "blueque_tasks_video": {"t1": 5.5},
         "blueque_wake_video": {"0": 0.0},
     }
+
+
+def test_a_plain_string_has_no_encoding_in_its_hash(redis, cli):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+
+    assert "parameters_encoding" not in cli.hgetall("blueque_task_t1")
+
+
+def test_enqueue_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
+    assert protocol.enqueue(redis, "video", "t1", "in", None, now=5.5) is True
+    before = state()
+
+    assert protocol.enqueue(redis, "video", "t1", "in", None, now=5.5) is False
+    assert state() == before
+
+
+def test_tasks_stand_in_line_in_the_order_in_which_they_came(redis, cli):
+    for task in ("t1", "t2", "t3"):
+        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+
+    assert line(cli) == ["t1", "t2", "t3"]
+
+
+def test_a_task_enqueued_under_a_spare_id_is_like_any_other(redis, cli, state):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    expected = state()
+    cli.flushall()
+
+    protocol.enqueue(redis, "video", "t0", "in", None, now=4.5, spare="t1")
+    assert redis.ahead.look.task == "t1"
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+
+    assert line(cli) == ["t0", "t1"]
+    assert cli.hgetall("blueque_task_t1") == expected["blueque_task_t1"]
+    assert "blueque_task_t2" not in state()
+
+
+def test_a_spare_id_that_somebody_takes_meanwhile_is_left_to_them(redis, cli, state):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+    cli.hset("blueque_task_t2", "status", "theirs")
+    before = state()
+
+    assert protocol.enqueue(redis, "video", "t2", "in", None, now=6.5) is False
+    assert state() == before
+
+
+def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+
+    assert protocol.schedule(redis, "video", "t3", "in", None, eta=9.5, now=6.5) is True
+    assert redis.ahead is None
+    cli.set("blueque_task_t2", "changed")
+    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], "it is still being watched"
+
+
+def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
+    assert protocol.schedule(redis, "video", "t1", "{}", "json", eta=9.5, now=5.5) is True
+
+    assert state() == {
+        "blueque_task_t1": {
+            "status": "scheduled", "queue": "video", "parameters": "{}", "created": "5.5", "updated": "5.5",
+            "attempt": "0", "parameters_encoding": "json", "eta": "9.5",
+        },
+        "blueque_queues": {"video": 0.0},
+        "blueque_scheduled_tasks_video": {"t1": 9.5},
+        "blueque_tasks_video": {"t1": 5.5},
+    }
+
+
+def test_schedule_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
+    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    before = state()
+
+    assert protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5) is False
+    assert state() == before
+
+
+def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
+    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    before = state()
+
+    assert protocol.enqueue_due(redis, "video", now=9.499) is None
+    assert state() == before
+    assert protocol.enqueue_due(redis, "video", now=9.5) == ["t1"]
+    assert state() == {
+        "blueque_task_t1": {
+            "status": "pending", "queue": "video", "parameters": "in", "created": "5.5", "updated": "9.5",
+            "attempt": "0", "eta": "9.5",
+        },
+        "blueque_queues": {"video": 0.0},
+        "blueque_pending_tasks_video": ["t1"],
+        "blueque_tasks_video": {"t1": 5.5},
+        "blueque_wake_video": {"0": 0.0},
+    }
+
+
+def test_enqueue_due_run_again_moves_nothing_again(redis, state):
+    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    protocol.enqueue_due(redis, "video", now=9.5)
+    before = state()
+
+    assert protocol.enqueue_due(redis, "video", now=9.5) is None
+    assert state() == before
+
+
+def test_of_the_due_tasks_the_earliest_runs_first_and_after_those_that_wait_already(redis, cli):
+    protocol.enqueue(redis, "video", "old", "in", None, now=5.5)
+    for task, eta in (("late", 9.5), ("early", 7.5), ("middle", 8.5), ("future", 10.5)):
+        protocol.schedule(redis, "video", task, "in", None, eta=eta, now=5.5)
+
+    assert protocol.enqueue_due(redis, "video", now=10) == ["early", "middle", "late"]
+    assert line(cli) == ["old", "early", "middle", "late"]
+
+
+def test_more_due_tasks_than_the_limit_take_several_calls_and_keep_their_order(redis, cli):
+    tasks = [f"t{number:03}" for number in range(205)]
+    for number, task in enumerate(tasks):
+        protocol.schedule(redis, "video", task, "in", None, eta=number + 0.5, now=0.0)
+
+    counts = [len(protocol.enqueue_due(redis, "video", now=1000.0) or []) for _ in range(4)]
+
+    assert counts == [100, 100, 5, 0]
+    assert line(cli) == tasks
+
+
+def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
+    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    cli.delete("blueque_task_t1")
+
+    assert protocol.enqueue_due(redis, "video", now=9.5) == []
+    assert state() == {"blueque_queues": {"video": 0.0}, "blueque_tasks_video": {"t1": 5.5}}
+
+
+def test_enqueue_due_drops_the_entry_of_a_task_that_is_no_longer_scheduled(redis, cli, state):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    before = state()
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})
+
+    assert protocol.enqueue_due(redis, "video", now=9.5) == []
+    assert state() == before
+
+
+def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, cli, state):
+    fields = {"status": "scheduled", "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "eta": "9.5"}
+    cli.hset("blueque_task_t1", mapping=fields)
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})
+
+    assert protocol.enqueue_due(redis, "video", now=9.5) == ["t1"]
+    assert state() == {
+        "blueque_task_t1": fields | {"status": "pending", "updated": "9.5"},
+        "blueque_pending_tasks_video": ["t1"],
+        "blueque_tasks_video": {"t1": 5.5},
+        "blueque_wake_video": {"0": 0.0},
+    }
+
+
+@pytest.mark.parametrize("status", ["complete", "failed"])
+def test_delete_leaves_nothing_of_a_finished_task(redis, cli, state, status):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    finish(redis, "t1", status)
+
+    assert protocol.delete(redis, "video", "t1") is True
+    assert state() == {"blueque_queues": {"video": 0.0}, "blueque_wake_video": {"0": 0.0}}
+
+
+def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alone(redis, cli):
+    for task in ("t1", "t2", "t3"):
+        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+        finish(redis, task, "complete")
+    cli.lpush("blueque_complete_tasks_video", "t2")    # as 1.0.0 does when it completes twice
+
+    protocol.delete(redis, "video", "t2")
+
+    assert cli.lrange("blueque_complete_tasks_video", 0, -1) == ["t2", "t3", "t1"]
+    assert cli.zrange("blueque_tasks_video", 0, -1) == ["t1", "t3"]
+
+
+def test_delete_of_a_task_that_is_gone_says_so_and_changes_nothing(redis, state):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    finish(redis, "t1", "complete")
+    protocol.delete(redis, "video", "t1")
+    before = state()
+
+    assert protocol.delete(redis, "video", "t1") is False
+    assert state() == before
+
+
+@pytest.mark.parametrize("status", ["scheduled", "pending", "reserved", "started", "waiting"])
+def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cli, state, status):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    cli.hset("blueque_task_t1", "status", status)
+    before = state()
+
+    with pytest.raises(NotFinished, match=status) as refusal:
+        protocol.delete(redis, "video", "t1")
+
+    assert (refusal.value.task_id, refusal.value.status) == ("t1", status)
+    assert state() == before
+
+
+def test_delete_refuses_a_task_of_another_queue_and_writes_nothing(redis, state):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    finish(redis, "t1", "complete")
+    before = state()
+
+    with pytest.raises(WrongQueue, match="audio") as refusal:
+        protocol.delete(redis, "audio", "t1")
+
+    assert (refusal.value.task_id, refusal.value.queue) == ("t1", "audio")
+    assert state() == before
+
+
+def test_delete_removes_the_stump_that_an_older_version_makes_of_a_deleted_task(redis, cli, state):
+    cli.hset("blueque_task_t1", mapping={"status": "complete", "result": "out", "updated": "5.5"})
+    cli.lpush("blueque_complete_tasks_video", "t1")
+
+    assert protocol.delete(redis, "video", "t1") is True
+    assert state() == {}

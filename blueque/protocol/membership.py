@@ -123,7 +123,7 @@ def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) 
                 return Answer(task)
         if not is_member or known[0] != instance or still_held != held:
             return Answer(None)
-        unclaimed = [(task, status) for task, status, by in entries if not by]
+        unclaimed = [(task, status) for task, status, by in entries if not by and status not in ("complete", "failed")]
         claimed = next((task for task, status in unclaimed if status in ("reserved", "started")), None)
         commands: list[Command] = []
         if claimed:

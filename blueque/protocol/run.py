@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from blueque import keys
-from blueque.connection import Command, Connection, Look, Redis, as_hash, exchange, raise_refusal
+from blueque.connection import Command, Connection, Look, Redis, as_hash, raise_refusal
 from blueque.errors import NotOwner, NotRegistered
 from blueque.protocol.looks import ownership, registration
 from blueque.protocol.transaction import Answer, Change, transact
+
+# The fields that tell how an attempt ended. What an earlier one left must not be taken for the end of this one.
+OUTCOME = ("result", "result_encoding", "error", "error_type", "traceback", "exit_code", "signal")
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None, int]:
@@ -140,8 +143,8 @@ def complete(
             [
                 ("LREM", keys.reserved(queue, node), 1, task),
                 ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+                ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, now)),
-                ("HDEL", keys.task(task), "error", "error_type", "traceback", "exit_code", "signal"),
                 ("LPUSH", keys.complete(queue), task),
             ]
         )
@@ -177,8 +180,8 @@ def fail(
             [
                 ("LREM", keys.reserved(queue, node), 1, task),
                 *running,
+                ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, now)),
-                ("HDEL", keys.task(task), "result", "result_encoding"),
                 ("LPUSH", keys.failed(queue), task),
             ]
         )
@@ -208,7 +211,7 @@ def wait(redis: Redis, queue: str, seconds: float, is_answered: Callable[[Connec
 
 def wake(redis: Redis, queue: str) -> None:
     """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any time."""
-    raise_refusal(exchange(redis.connection(), [("ZADD", keys.wake(queue), 0, 0)]))
+    redis.read(("ZADD", keys.wake(queue), 0, 0))       # it has the same effect twice, so it may be repeated like a look
 
 
 def _require_owner(task: str, snapshot: list[str | None], token: str | None, node: str, *statuses: str) -> None:

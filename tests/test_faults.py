@@ -1,0 +1,286 @@
+"""What a lost connection, a lost answer and a late write do to each public call: nothing that can be seen afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from faults import Fault, FaultProxy
+
+from blueque import Client, OutcomeUnknown, RedisAway, protocol
+from blueque.process import node_id
+
+
+@pytest.fixture
+def proxy(url):
+    proxy = FaultProxy(url)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def through(proxy):
+    """A client that goes through the proxy, connected already."""
+    client = Client(proxy.url, patience=5)
+    client.get_task("none")
+    yield client
+    client.close()
+
+
+def listening(client):
+    """Return a listener that is registered."""
+    listener = client.get_listener("video")
+    listener.register()
+    return listener
+
+
+def reserved(client):
+    """Return the processor of a task that was taken."""
+    listener = listening(client)
+    client.get_queue("video").enqueue("in")
+    return client.get_processor(listener.take())
+
+
+def started(client):
+    processor = reserved(client)
+    processor.start(77)
+    return processor
+
+
+def complete(client):
+    """Return a complete task."""
+    started(client).complete("out")
+    return finished(client, "complete")
+
+
+def failed(client):
+    reserved(client).fail("why")
+    return finished(client, "failed")
+
+
+def finished(client, status):
+    (task_id,) = client._redis.read(("LRANGE", f"blueque_{status}_tasks_video", 0, 0))[0]
+    return client.get_task(task_id)
+
+
+def until_known(take):
+    """Take as a listener does that outlives its connections."""
+    try:
+        return take()
+    except OutcomeUnknown:
+        return take()
+
+
+class Call(NamedTuple):
+    """A public call: what must be there before it, made without faults, and the call itself on that."""
+
+    given: Callable[[Client], Any]
+    act: Callable[[Client, Any], Any]
+
+
+def nothing(client):
+    return None
+
+
+def two_in_line(client):
+    client.get_queue("video").enqueue("in")
+    client.get_queue("video").enqueue("in")
+    return listening(client)
+
+
+def three_due(client):
+    for eta in (1.5, 2.5, 3.5):
+        task_id = client.get_queue("video").schedule("in", 4e9)
+        client._redis.read(("ZADD", "blueque_scheduled_tasks_video", eta, task_id))
+
+
+def reserved_by_the_dead(client):
+    """Let a listener take a task and then go by another name than ours."""
+    reserved(client)
+    for kind in ("reserved_tasks", "listener"):
+        key = f"blueque_{kind}_video_"
+        client._redis.read(("RENAME", f"{key}{node_id()}", f"{key}host_2"))
+    client._redis.read(("SADD", "blueque_listeners_video", "host_2"), ("SREM", "blueque_listeners_video", node_id()))
+
+
+def started_by_the_dead(client):
+    reserved_by_the_dead(client)
+    (task_id,) = client._redis.read(("LINDEX", "blueque_reserved_tasks_video_host_2", 0))
+    client._redis.read(("HSET", f"blueque_task_{task_id}", "status", "started"))
+
+
+def claim(client, _):
+    (instance,) = client._redis.read(("HGET", "blueque_listener_video_host_2", "instance"))
+    return protocol.claim(client._redis, "video", node_id(), "host_2", instance)
+
+
+CALLS = {
+    "enqueue": Call(nothing, lambda client, _: client.get_queue("video").enqueue({"a": 1})),
+    "enqueue three on one connection": Call(
+        nothing, lambda client, _: [client.get_queue("video").enqueue(number) for number in range(3)]
+    ),
+    "enqueue, schedule, enqueue": Call(nothing, lambda client, _: [
+        client.get_queue("video").enqueue("1"),
+        client.get_queue("video").schedule("2", 4e9),
+        client.get_queue("video").enqueue("3"),
+    ]),
+    "schedule": Call(nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 4e9)),
+    "schedule for the past": Call(nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 1.5)),
+    "enqueue_due_tasks": Call(three_due, lambda client, _: client.get_queue("video").enqueue_due_tasks()),
+    "delete a complete task": Call(complete, lambda client, task: client.get_queue("video").delete_task(task)),
+    "delete a failed task": Call(failed, lambda client, task: client.get_queue("video").delete_task(task)),
+    "register": Call(nothing, lambda client, _: client.get_listener("video").register()),
+    "beat": Call(listening, lambda client, listener: listener.beat()),
+    "take": Call(two_in_line, lambda client, listener: until_known(listener.take).id),
+    "take both": Call(two_in_line, lambda client, listener: [until_known(listener.take).id, until_known(listener.take).id]),
+    "take from an empty line": Call(listening, lambda client, listener: until_known(listener.take)),
+    "listen": Call(two_in_line, lambda client, listener: until_known(client.get_listener("video").listen).id),
+    "claim a reserved task": Call(reserved_by_the_dead, claim),
+    "claim a started task": Call(started_by_the_dead, claim),
+    "start": Call(reserved, lambda client, processor: processor.start(77)),
+    "complete": Call(started, lambda client, processor: processor.complete({"b": 2})),
+    "fail a started task": Call(started, lambda client, processor: processor.fail("why")),
+    "fail a reserved task": Call(reserved, lambda client, processor: processor.fail("why")),
+    "wake": Call(nothing, lambda client, _: client.get_queue("video").wake_listener()),
+    "leave": Call(listening, lambda client, listener: listener.leave()),
+    "look": Call(two_in_line, lambda client, _: client.get_inspector().pending("video")),
+}
+
+# What is done can be seen in Redis, but the call that did it cannot tell any more; docs/protocol.md says so.
+FORGETFUL = {("enqueue_due_tasks", Fault.CUT_AFTER), ("claim a started task", Fault.CUT_AFTER)}
+CASES = [pytest.param(name, fault, id=f"{name}-{fault.name}") for name, fault in itertools.product(CALLS, Fault)]
+
+
+def anonymous(outcome, state):
+    """Return both with the ids of tasks, tokens and times of this run replaced, so that two runs can be compared."""
+    text = json.dumps([outcome, state], default=sorted)
+    tasks = {key.removeprefix("blueque_task_"): fields for key, fields in state.items() if key.startswith("blueque_task_")}
+    for number, task_id in enumerate(sorted(tasks, key=lambda task_id: float(tasks[task_id]["created"]))):
+        text = text.replace(task_id, f"task {number}")
+    text = re.sub(r'"beat": "\d+"', '"beat": "some"', text)       # a listener that is not sure of its list beats once more
+    return json.loads(re.sub(r"\b\d{10}\.\d+", "1", re.sub(r"\b[0-9a-f]{32}\b", "random", text)))
+
+
+@pytest.mark.parametrize(("name", "fault"), CASES)
+def test_after_a_fault_at_any_write_redis_holds_what_it_would_hold_without(name, fault, proxy, cli, state):
+    def end(write=None):
+        cli.flushall()
+        client = Client(proxy.url, patience=5)
+        given = CALLS[name].given(client)
+        if write:
+            proxy.arm(fault, write)
+        outcome = CALLS[name].act(client, given)
+        if (name, fault) in FORGETFUL:
+            outcome = None
+        at_once = anonymous(outcome, state())
+        proxy.release()
+        assert anonymous(outcome, state()) == at_once, f"write {write} arrived late and changed something"
+        client.close()
+        return at_once
+
+    expected = end()
+    for write in itertools.count(1):
+        found = end(write)
+        if not proxy.has_struck:
+            break
+        assert found == expected, f"the fault struck at write {write}"
+    assert write > 1, "no fault struck at all"
+
+
+def test_an_enqueue_that_arrives_late_is_refused_even_when_the_task_was_run_and_deleted_meanwhile(proxy, through, state):
+    proxy.arm(Fault.HOLD, having=b"LPUSH")
+    queue = through.get_queue("video")
+    task_id = queue.enqueue("in")
+    listener = listening(through)
+    processor = through.get_processor(listener.take())
+    processor.start(77)
+    processor.complete("out")
+    queue.delete_task(through.get_task(task_id))
+    listener.leave()
+    before = state()
+
+    (answer,) = proxy.release()
+
+    assert b"*-1\r\n" in answer, "the EXEC was executed"
+    assert state() == before
+
+
+def test_an_enqueue_on_the_spare_id_that_arrives_late_is_refused(proxy, through, state):
+    queue = through.get_queue("video")
+    queue.enqueue("first")
+    proxy.arm(Fault.HOLD, having=b"LPUSH")
+    queue.enqueue("second")
+    before = state()
+
+    (answer,) = proxy.release()
+
+    assert b"*-1\r\n" in answer, "the EXEC was executed"
+    assert state() == before
+    assert len(before["blueque_pending_tasks_video"]) == 2
+
+
+def test_from_the_second_on_an_enqueue_takes_one_write(proxy, through):
+    queue = through.get_queue("video")
+    writes = [proxy.writes]
+    for _ in range(3):
+        queue.enqueue("in")
+        writes.append(proxy.writes)
+
+    assert [after - before for before, after in itertools.pairwise(writes)] [1:] == [1, 1]
+
+
+def test_a_pop_whose_answer_is_lost_is_an_error_and_the_next_take_finds_the_task_in_its_own_list(proxy, through, cli):
+    listener = listening(through)
+    assert listener.take() is None
+    task_id = through.get_queue("video").enqueue("in")
+    proxy.arm(Fault.CUT_AFTER, having=b"RPOPLPUSH")
+
+    with pytest.raises(OutcomeUnknown, match="pop"):
+        listener.take()
+    assert cli.lrange(f"blueque_reserved_tasks_video_{listener.node}", 0, -1) == [task_id]
+    assert cli.hget(f"blueque_task_{task_id}", "status") == "pending"
+
+    task = listener.take()
+    assert (task.id, task.status, task.attempt) == (task_id, "reserved", 1)
+    assert listener.take() is None
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_reserve_whose_answer_is_lost_keeps_its_token_and_is_returned_once(fault, proxy, url, cli):
+    client = Client(proxy.url, patience=0)
+    listener = listening(client)
+    assert listener.take() is None
+    task_id = client.get_queue("video").enqueue("in")
+    proxy.arm(fault, having=b"token\r\n$32")
+    with pytest.raises(OutcomeUnknown, match="reserve"):
+        listener.take()
+    token = cli.hget(f"blueque_task_{task_id}", "token")
+    assert (token is not None) == (fault is Fault.CUT_AFTER)
+
+    task = listener.take()
+
+    assert (task.id, task.attempt) == (task_id, 1)
+    assert token in (None, task.token)
+    proxy.release()
+    assert listener.take() is None
+    client.get_processor(task).start(77)               # it is ours, even after a late delivery
+    client.close()
+
+
+def test_a_pop_that_arrives_late_loses_no_task(proxy, through):
+    listener = two_in_line(through)
+    assert listener.take() is not None                 # and the own list has been looked through
+    proxy.arm(Fault.HOLD, having=b"RPOPLPUSH")
+    with pytest.raises(OutcomeUnknown):
+        listener.take()
+    through.get_queue("video").enqueue("in")
+    taken = [listener.take()]
+
+    proxy.release()
+    taken.append(listener.take())
+
+    assert None not in taken

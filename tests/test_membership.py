@@ -1,0 +1,321 @@
+"""blueque.protocol.membership against a real Redis; the whole state is compared, so that leftovers fail too."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueque import NodeTaken, NotRegistered, protocol
+
+NODE = "host_1"
+FACTS = {"pid": 1, "beat_every": 10.0, "boot": "b"}
+REGISTERED = {
+    "blueque_listener_video_host_1": {
+        "instance": "i1", "state": "alive", "beat": "0", "beat_at": "1.5", "pid": "1", "beat_every": "10.0", "boot": "b",
+    },
+    "blueque_listeners_video": {NODE},
+    "blueque_nodes_video": {NODE: 1.5},
+    "blueque_queues": {"video": 1.0},
+}
+
+
+def register(redis, instance="i1", now=1.5, dead=None):
+    protocol.register(redis, "video", NODE, instance, FACTS, now, dead)
+
+
+def dead_listener(redis, *statuses, is_registered=True):
+    """Seed a listener host_2 that holds a task t1, t2, ... for each status, the oldest first."""
+    protocol.register(redis, "video", "host_2", "i2", {}, now=1.5)
+    for number, status in enumerate(statuses, 1):
+        task, token = f"t{number}", f"token{number}"
+        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+        protocol.pop(redis, "video", "host_2", "i2")
+        if status != "pending":
+            protocol.reserve(redis, "video", task, token, "host_2", "i2", now=6.5)
+        if status == "started":
+            protocol.start(redis, "video", task, token, "host_2", 77, now=7.5)
+
+
+def claim(redis, node=NODE, instance="i2"):
+    return protocol.claim(redis, "video", node, "host_2", instance)
+
+
+def test_register_makes_a_listener_known_and_nothing_else(redis, state):
+    register(redis)
+
+    assert state() == REGISTERED
+
+
+def test_register_run_again_changes_nothing(redis, state):
+    register(redis)
+    before = state()
+
+    register(redis, now=10.5)
+
+    assert state() == before
+
+
+def test_register_refuses_the_node_id_of_a_living_instance_and_writes_nothing(redis, state):
+    register(redis)
+    protocol.beat(redis, "video", NODE, "i1", 7, now=2.5)
+    before = state()
+
+    with pytest.raises(NodeTaken, match="host_1") as refusal:
+        register(redis, instance="i2", now=10.5)
+
+    assert (refusal.value.instance, refusal.value.beat) == ("i1", 7)
+    assert state() == before
+
+
+def test_an_instance_known_to_be_dead_does_not_vouch_for_another_one(redis, state):
+    register(redis)
+    before = state()
+
+    with pytest.raises(NodeTaken):
+        register(redis, instance="i2", dead="i0")
+
+    assert state() == before
+
+
+def test_register_replaces_an_instance_known_to_be_dead_without_counting_it_twice(redis, cli, state):
+    register(redis)
+    cli.hset("blueque_listener_video_host_1", "left", "over")
+
+    register(redis, instance="i2", now=10.5, dead="i1")
+
+    fresh = REGISTERED["blueque_listener_video_host_1"] | {"instance": "i2", "beat_at": "10.5"}
+    assert state() == REGISTERED | {
+        "blueque_listener_video_host_1": fresh,
+        "blueque_nodes_video": {NODE: 10.5},
+    }
+
+
+def test_register_replaces_a_registration_that_says_dead_and_joins_again(redis, cli, state):
+    register(redis, instance="i0")
+    cli.hset("blueque_listener_video_host_1", "state", "dead")
+    cli.srem("blueque_listeners_video", NODE)
+    cli.zincrby("blueque_queues", -1, "video")
+
+    register(redis, instance="i1")
+
+    assert state() == REGISTERED
+
+
+def test_register_under_a_node_id_that_an_older_version_left_in_the_set_does_not_count_it_twice(redis, cli, state):
+    cli.sadd("blueque_listeners_video", NODE)
+    cli.zincrby("blueque_queues", 1, "video")
+
+    register(redis)
+
+    assert state() == REGISTERED
+
+
+def test_beat_moves_the_beat_and_nothing_else(redis, state):
+    register(redis)
+
+    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+
+    beaten = REGISTERED["blueque_listener_video_host_1"] | {"beat": "1", "beat_at": "11.5"}
+    assert state() == REGISTERED | {
+        "blueque_listener_video_host_1": beaten,
+        "blueque_nodes_video": {NODE: 11.5},
+    }
+
+
+def test_beat_run_again_changes_nothing(redis, state):
+    register(redis)
+    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+    before = state()
+
+    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+
+    assert state() == before
+
+
+def test_beat_joins_again_after_a_neighbour_of_an_older_version_struck_us_off(redis, cli, state):
+    register(redis)
+    cli.srem("blueque_listeners_video", NODE)
+    cli.zincrby("blueque_queues", -1, "video")
+
+    protocol.beat(redis, "video", NODE, "i1", 0, now=1.5)
+
+    assert state() == REGISTERED
+
+
+@pytest.mark.parametrize(
+    "registration", [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}], ids=repr
+)
+def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(redis, cli, state, registration):
+    if registration:
+        cli.hset("blueque_listener_video_host_1", mapping=registration)
+    before = state()
+
+    with pytest.raises(NotRegistered, match="host_1") as refusal:
+        protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+
+    assert (refusal.value.node, refusal.value.queue) == (NODE, "video")
+    assert state() == before
+
+
+def test_deregister_leaves_nothing_but_the_queue(redis, state):
+    register(redis)
+
+    assert protocol.deregister(redis, "video", NODE, "i1") is True
+    assert state() == {"blueque_queues": {"video": 0.0}}
+
+
+def test_deregister_run_again_changes_nothing(redis, state):
+    register(redis)
+    protocol.deregister(redis, "video", NODE, "i1")
+    before = state()
+
+    protocol.deregister(redis, "video", NODE, "i1")
+
+    assert state() == before
+
+
+def test_deregister_of_a_listener_struck_off_by_a_neighbour_is_not_counted_twice(redis, cli, state):
+    register(redis)
+    cli.srem("blueque_listeners_video", NODE)
+    cli.zincrby("blueque_queues", -1, "video")
+
+    assert protocol.deregister(redis, "video", NODE, "i1") is True
+    assert state() == {"blueque_queues": {"video": 0.0}}
+
+
+def test_deregister_refuses_while_the_listener_holds_a_task_and_writes_nothing(redis, state):
+    register(redis)
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.pop(redis, "video", NODE, "i1")
+    before = state()
+
+    assert protocol.deregister(redis, "video", NODE, "i1") is False
+    assert state() == before
+
+
+def test_deregister_refuses_another_instance_and_writes_nothing(redis, state):
+    register(redis)
+    before = state()
+
+    assert protocol.deregister(redis, "video", NODE, "i2") is False
+    assert state() == before
+
+
+@pytest.mark.parametrize("status", ["reserved", "started"])
+def test_the_only_task_of_a_dead_listener_is_claimed_and_the_listener_forgotten(redis, state, status):
+    dead_listener(redis, status)
+    before = state()
+
+    assert claim(redis) == "t1"
+    gone = before.pop("blueque_listeners_video")
+    assert gone == {"host_2"}
+    assert state() == before | {
+        "blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE},
+        "blueque_queues": {"video": 0.0},
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead"},
+    }
+
+
+def test_two_orphans_are_claimed_one_by_one_and_the_listener_is_forgotten_with_the_last(redis, cli):
+    dead_listener(redis, "reserved", "started")
+
+    assert claim(redis) == "t2", "the newest first, as 1.0.0 does"
+    assert cli.smembers("blueque_listeners_video") == {"host_2"}
+    assert cli.hget("blueque_listener_video_host_2", "state") == "alive"
+    assert claim(redis, "host_3") == "t1"
+    assert cli.smembers("blueque_listeners_video") == set()
+    assert cli.zscore("blueque_queues", "video") == 0
+    assert [cli.hget(f"blueque_task_t{number}", "reclaimed_node") for number in (1, 2)] == ["host_3", NODE]
+
+
+def test_a_dead_listener_that_holds_nothing_is_forgotten_and_there_is_nothing_to_claim(redis, state):
+    dead_listener(redis)
+
+    assert claim(redis) is None
+    assert state() == {
+        "blueque_queues": {"video": 0.0},
+        "blueque_nodes_video": {"host_2": 1.5},
+        "blueque_listener_video_host_2": {"instance": "i2", "state": "dead", "beat": "0", "beat_at": "1.5"},
+    }
+
+
+def test_a_dead_listener_with_a_task_that_it_never_reserved_stays_known(redis, state):
+    dead_listener(redis, "pending")
+    before = state()
+
+    assert claim(redis) is None
+    assert state() == before
+
+
+def test_claim_takes_the_task_that_can_be_claimed_and_keeps_the_listener_for_the_other(redis, state):
+    dead_listener(redis, "started", "pending")
+    before = state()
+
+    assert claim(redis) == "t1"
+    assert state() == before | {"blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE}}
+
+
+def test_the_hint_of_a_deleted_task_does_not_keep_a_dead_listener_known_and_makes_no_stump(redis, cli, state):
+    dead_listener(redis)
+    cli.lpush("blueque_reserved_tasks_video_host_2", "gone")
+
+    assert claim(redis) is None
+    assert "blueque_task_gone" not in state()
+    assert cli.smembers("blueque_listeners_video") == set()
+
+
+def test_a_dead_listener_of_an_older_version_gets_no_registration_by_being_claimed(redis, cli, state):
+    cli.sadd("blueque_listeners_video", "host_2")
+    cli.zincrby("blueque_queues", 1, "video")
+    cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
+    cli.hset("blueque_task_t1", mapping={"status": "started", "node": "host_2"})
+
+    assert claim(redis, instance=None) == "t1"
+    assert state() == {
+        "blueque_queues": {"video": 0.0},
+        "blueque_reserved_tasks_video_host_2": ["t1"],
+        "blueque_task_t1": {"status": "started", "node": "host_2", "reclaimed_node": NODE},
+    }
+
+
+def test_claim_from_a_listener_that_is_not_a_member_is_refused_and_writes_nothing(redis, cli, state):
+    dead_listener(redis, "started")
+    cli.srem("blueque_listeners_video", "host_2")
+    before = state()
+
+    assert claim(redis) is None
+    assert state() == before
+
+
+def test_claim_from_a_new_life_of_the_dead_listener_is_refused_and_writes_nothing(redis, cli, state):
+    dead_listener(redis, "started")
+    protocol.register(redis, "video", "host_2", "i3", {}, now=9.5, dead="i2")
+    before = state()
+
+    assert claim(redis) is None
+    assert claim(redis, instance=None) is None
+    assert state() == before
+
+
+def test_a_reserved_task_that_we_have_claimed_is_ours_again_and_nothing_else_happens(redis, state):
+    dead_listener(redis, "started", "reserved")
+    assert claim(redis) == "t2"
+    before = state()
+
+    assert claim(redis) == "t2"
+    assert state() == before
+
+
+def test_claim_gives_way_when_the_list_changes_between_its_two_looks(redis, cli, state, monkeypatch):
+    dead_listener(redis, "started")
+    read = redis.read
+
+    def read_and_be_overtaken(*commands):
+        replies = read(*commands)
+        cli.lpush("blueque_reserved_tasks_video_host_2", "t2")
+        return replies
+
+    monkeypatch.setattr(redis, "read", read_and_be_overtaken)
+    before = state()
+
+    assert claim(redis) is None
+    assert state() == before | {"blueque_reserved_tasks_video_host_2": ["t2", "t1"]}

@@ -1,0 +1,160 @@
+"""blueque.process with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from blueque import process
+
+
+@pytest.fixture
+def child():
+    """A process that waits to be killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.pause()
+        finally:
+            os._exit(0)
+    yield pid
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass
+
+
+def known(pid):
+    return {name: str(value) for name, value in process.identity(pid).items()}
+
+
+def test_a_process_is_alive_by_its_identity(child):
+    assert process.is_alive(child, known(child))
+
+
+def test_another_process_with_the_same_pid_is_not_the_one_that_was_recorded(child):
+    assert not process.is_alive(child, {**known(child), "pid_start": "1"})
+
+
+@pytest.mark.parametrize("field", ["boot", "ns"])
+def test_nothing_can_be_said_of_a_process_of_another_boot_or_container(child, field):
+    elsewhere = {**known(child), field: "other", "pid_start": "1"}
+
+    assert process.is_alive(child, elsewhere)
+    assert not process.shares_pids(elsewhere)
+
+
+def test_a_process_that_has_ended_is_not_alive_even_before_it_is_reaped(child):
+    recorded = known(child)
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+
+    assert not process.is_alive(child, recorded)
+
+
+def test_a_process_of_another_user_is_running():
+    assert process.is_running(1)
+
+
+def test_a_program_name_with_parentheses_does_not_confuse_the_start_time(tmp_path):
+    program = tmp_path / "a) S (b"
+    program.write_text("#!/bin/sh\nread line\n")
+    program.chmod(0o755)
+    read, write = os.pipe()
+    pid = os.posix_spawn(program, [str(program)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)])
+
+    ticks = process.start_ticks(pid)
+
+    os.close(write)
+    os.close(read)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert ticks is not None
+    assert ticks >= (process.start_ticks(os.getpid()) or 0)
+
+
+def test_a_forked_body_never_comes_back_and_ends_with_what_it_returns():
+    pid = process.fork(lambda: 7)
+
+    assert process.wait_for(pid) == 7
+
+
+def test_a_forked_body_that_raises_ends_with_status_1(capfd):
+    def body():
+        raise ValueError("told by the child")
+
+    pid = process.fork(body)
+
+    assert process.wait_for(pid) == 1
+    assert "told by the child" in capfd.readouterr().err
+
+
+def test_an_ending_can_be_looked_at_before_the_child_is_reaped(child):
+    assert process.peek_ending(child) is None
+    os.kill(child, signal.SIGTERM)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+
+    ending = process.peek_ending(child)
+
+    assert ending is not None
+    assert (ending.exit_code, ending.signal) == (None, "SIGTERM")
+    process.reap(child)
+    assert not process.is_running(child)
+
+
+def test_signals_wait_to_be_taken_and_their_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGUSR1)
+    signals = process.Signals([signal.SIGUSR1])
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+    assert process.wait_readable([signals.fileno()], 5) == {signals.fileno()}
+    assert signals.take() == [signal.SIGUSR1]
+    assert signals.take() == []
+    signals.restore()
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_a_blocked_signal_reaches_a_child_when_it_is_ready_for_it():
+    read, write = os.pipe()
+
+    def body():
+        signals = process.Signals([signal.SIGTERM])
+        os.read(read, 1)                               # by now the signal has been sent, and is held back
+        process.unblock([signal.SIGTERM])
+        process.wait_readable([signals.fileno()], 5)
+        return 0 if signals.take() == [signal.SIGTERM] else 1
+
+    with process.blocked([signal.SIGTERM]):
+        pid = process.fork(body)
+    os.kill(pid, signal.SIGTERM)
+    os.write(write, b"x")
+
+    assert process.wait_for(pid) == 0
+    os.close(read)
+    os.close(write)
+
+
+def test_strays_are_reaped_and_those_to_keep_are_not(child):
+    stray = process.fork(lambda: 0)
+    os.waitid(os.P_PID, stray, os.WEXITED | os.WNOWAIT)
+
+    process.reap_strays([child])
+
+    assert not process.is_running(stray)
+    assert process.is_running(child)
+
+
+def test_this_process_can_become_a_subreaper(tmp_path):
+    def body():
+        process.become_subreaper()
+        if os.fork() == 0:                             # the child leaves a grandchild behind
+            if os.fork() == 0:
+                os._exit(7)
+            os._exit(0)
+        codes = sorted(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(2))
+        return 0 if codes == [0, 7] else 1
+
+    assert process.wait_for(process.fork(body)) == 0

@@ -1,0 +1,383 @@
+"""blueque.protocol.run against a real Redis; the whole state is compared, so that leftovers fail too."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueque import NotOwner, NotRegistered, protocol
+
+NODE = "host_1"
+FACTS = {"error", "error_type", "traceback", "exit_code", "signal"}
+BORN = {"queue": "video", "parameters": "in", "created": "5.5", "attempt": "1", "node": NODE, "token": "token"}
+AROUND = {                                             # what stands in Redis beside the task, all through its attempt
+    "blueque_queues": {"video": 1.0},
+    "blueque_tasks_video": {"t1": 5.5},
+    "blueque_wake_video": {"0": 0.0},
+    "blueque_listener_video_host_1": {"instance": "i1", "state": "alive", "beat": "0", "beat_at": "1.5"},
+    "blueque_listeners_video": {NODE},
+    "blueque_nodes_video": {NODE: 1.5},
+}
+HELD = AROUND | {"blueque_reserved_tasks_video_host_1": ["t1"]}
+STARTED = HELD | {"blueque_started_tasks_video": {"host_1 77 t1"}}
+
+
+@pytest.fixture(autouse=True)
+def listener(redis):
+    protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
+
+
+def enqueue(redis, task="t1"):
+    protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+
+
+def pop(redis, instance="i1"):
+    return protocol.pop(redis, "video", NODE, instance)
+
+
+def reserve(redis, task="t1", token="token", instance="i1", now=6.5):
+    return protocol.reserve(redis, "video", task, token, NODE, instance, now)
+
+
+def start(redis, token="token", node=NODE, pid=77, now=7.5, **more):
+    protocol.start(redis, "video", "t1", token, node, pid, now, **more)
+
+
+def complete(redis, token="token", node=NODE, encoding=None, now=8.5, **more):
+    protocol.complete(redis, "video", "t1", token, node, "out", encoding, now, **more)
+
+
+def fail(redis, token="token", node=NODE, now=8.5, **more):
+    protocol.fail(redis, "video", "t1", token, node, "why", now, **more)
+
+
+def bring(redis, status):
+    """Bring the task t1 to a status by the way every task goes."""
+    enqueue(redis)
+    if status != "pending":
+        pop(redis)
+        reserve(redis)
+    if status in ("started", "complete"):
+        start(redis)
+    if status == "complete":
+        complete(redis)
+    if status == "failed":
+        fail(redis)
+
+
+def test_pop_moves_the_oldest_id_into_the_list_of_the_listener(redis, state):
+    enqueue(redis, "t1")
+    enqueue(redis, "t2")
+    before = state()
+
+    assert pop(redis) == ("t1", 1)
+    assert state() == before | {
+        "blueque_pending_tasks_video": ["t2"],
+        "blueque_reserved_tasks_video_host_1": ["t1"],
+    }
+
+
+def test_pop_from_an_empty_line_changes_nothing(redis, state):
+    before = state()
+
+    assert pop(redis) == (None, 0)
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    "registration", [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}], ids=repr
+)
+def test_pop_and_reserve_refuse_a_listener_that_is_not_registered_and_write_nothing(redis, cli, state, registration):
+    enqueue(redis, "t1")
+    enqueue(redis, "t2")
+    pop(redis)
+    cli.delete("blueque_listener_video_host_1")
+    if registration:
+        cli.hset("blueque_listener_video_host_1", mapping=registration)
+    before = state()
+
+    with pytest.raises(NotRegistered, match="host_1"):
+        pop(redis)
+    with pytest.raises(NotRegistered, match="host_1"):
+        reserve(redis, "t1")
+
+    assert state() == before
+
+
+def test_reserve_makes_the_task_ours_and_returns_its_fields(redis, cli, state):
+    enqueue(redis)
+    pop(redis)
+
+    fields = reserve(redis)
+
+    assert state() == HELD | {"blueque_task_t1": BORN | {"status": "reserved", "updated": "6.5"}}
+    assert fields == cli.hgetall("blueque_task_t1")
+
+
+def test_reserve_run_again_with_its_token_returns_the_same_and_changes_nothing(redis, state):
+    enqueue(redis)
+    pop(redis)
+    fields = reserve(redis, now=6.5)
+    before = state()
+
+    assert reserve(redis, now=60.5) == fields
+    assert state() == before
+
+
+def test_reserve_counts_attempts_and_forgets_the_process_of_the_last_one(redis, cli):
+    enqueue(redis)
+    cli.hset("blueque_task_t1", mapping={"attempt": "3", "pid": "66"})
+    pop(redis)
+
+    fields = reserve(redis)
+
+    assert fields == cli.hgetall("blueque_task_t1")
+    assert fields["attempt"] == "4"
+    assert "pid" not in fields
+
+
+@pytest.mark.parametrize("by_whom", [
+    {},                                                # nobody: it was deleted
+    {"status": "scheduled"},
+    {"status": "complete", "node": NODE, "token": "old"},
+    {"status": "failed", "node": NODE, "token": "old"},
+    {"status": "reserved", "node": "host_2", "token": "theirs"},
+    {"status": "started", "node": "host_2", "token": "theirs", "pid": "66"},
+    {"result": "a stump"},
+    {"status": "pending", "updated": "5.5"},           # a stump as well
+    {"status": "pending", "queue": "audio"},
+], ids=repr)
+def test_reserve_drops_a_stale_hint_and_leaves_the_task_as_it_is(redis, cli, state, by_whom):
+    before = state()
+    if by_whom:
+        cli.hset("blueque_task_t1", mapping=by_whom)
+        before = state()
+    cli.lpush("blueque_reserved_tasks_video_host_1", "t1")
+
+    assert reserve(redis) is None
+    assert state() == before
+
+
+@pytest.mark.parametrize("status", ["reserved", "started"])
+def test_reserve_leaves_a_task_of_a_former_life_and_its_hint_alone(redis, state, status):
+    bring(redis, status)
+    before = state()
+
+    assert reserve(redis, token="another") is None
+    assert state() == before
+
+
+def test_reserve_refuses_a_task_whose_hint_somebody_has_taken_out_of_our_list(redis, cli, state):
+    enqueue(redis)
+    pop(redis)
+    cli.lmove("blueque_reserved_tasks_video_host_1", "blueque_pending_tasks_video", "RIGHT", "RIGHT")
+    before = state()
+
+    assert reserve(redis) is None
+    assert state() == before
+
+
+@pytest.mark.parametrize(("fields", "score"), [({"created": "3.5", "updated": "3.5"}, 3.5), ({}, 6.5)], ids=repr)
+def test_reserve_indexes_a_task_of_an_older_version(redis, cli, fields, score):
+    cli.hset("blueque_task_t1", mapping={"status": "pending", "queue": "video", "parameters": "in", **fields})
+    cli.lpush("blueque_pending_tasks_video", "t1")
+    pop(redis)
+
+    assert reserve(redis)["attempt"] == "1"
+    assert cli.zrange("blueque_tasks_video", 0, -1, withscores=True) == [("t1", score)]
+
+
+def test_start_records_the_process_and_nothing_else(redis, state):
+    bring(redis, "reserved")
+
+    start(redis, identity={"pid_start": 5, "boot": "b", "ns": "4"})
+
+    assert state() == STARTED | {
+        "blueque_task_t1": BORN | {
+            "status": "started", "updated": "7.5", "started": "7.5", "pid": "77", "pid_start": "5", "boot": "b", "ns": "4",
+        }
+    }
+
+
+def test_start_run_again_changes_nothing(redis, state):
+    bring(redis, "started")
+    before = state()
+
+    start(redis, now=70.5)
+
+    assert state() == before
+
+
+def test_start_of_a_second_process_for_the_same_attempt_is_refused_and_writes_nothing(redis, state):
+    bring(redis, "started")
+    before = state()
+
+    with pytest.raises(NotOwner, match="it is started, not reserved"):
+        start(redis, pid=78)
+
+    assert state() == before
+
+
+def test_complete_records_the_result_and_lets_go_of_the_task(redis, state):
+    bring(redis, "started")
+
+    complete(redis, encoding="json", facts={"remark": "fine"})
+
+    assert state() == AROUND | {
+        "blueque_task_t1": BORN | {
+            "status": "complete", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
+            "pid": "77", "result": "out", "result_encoding": "json", "remark": "fine",
+        },
+        "blueque_complete_tasks_video": ["t1"],
+    }
+
+
+def test_fail_records_the_error_and_lets_go_of_the_task(redis, state):
+    bring(redis, "started")
+
+    fail(redis, facts={"error_type": "signal", "signal": "SIGKILL"})
+
+    assert state() == AROUND | {
+        "blueque_task_t1": BORN | {
+            "status": "failed", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
+            "pid": "77", "error": "why", "error_type": "signal", "signal": "SIGKILL",
+        },
+        "blueque_failed_tasks_video": ["t1"],
+    }
+
+
+def test_a_reserved_task_can_fail_without_having_started(redis, state):
+    bring(redis, "reserved")
+
+    fail(redis)
+
+    assert state() == AROUND | {
+        "blueque_task_t1": BORN | {
+            "status": "failed", "updated": "8.5", "finished": "8.5", "finished_by": "token", "error": "why",
+        },
+        "blueque_failed_tasks_video": ["t1"],
+    }
+
+
+def test_the_last_outcome_replaces_that_of_an_earlier_attempt(redis, cli):
+    bring(redis, "started")
+    cli.hset("blueque_task_t1", mapping=dict.fromkeys(FACTS, "old"))
+    complete(redis)
+    assert FACTS.isdisjoint(cli.hgetall("blueque_task_t1"))
+
+    cli.hset("blueque_task_t1", mapping={"status": "started", "result_encoding": "json"})
+    fail(redis, token="token")
+    assert {"result", "result_encoding"}.isdisjoint(cli.hgetall("blueque_task_t1"))
+
+
+def test_the_last_error_does_not_keep_the_details_of_an_earlier_one(redis, cli):
+    bring(redis, "started")
+    cli.hset("blueque_task_t1", mapping=dict.fromkeys(FACTS, "old"))
+
+    fail(redis, facts={"signal": "SIGKILL"})
+
+    assert {name: cli.hget("blueque_task_t1", name) for name in FACTS} == dict.fromkeys(FACTS) | {
+        "error": "why", "signal": "SIGKILL",
+    }
+
+
+@pytest.mark.parametrize(("status", "finish"), [("complete", complete), ("failed", fail)])
+def test_the_end_run_again_changes_nothing(redis, state, status, finish):
+    bring(redis, status)
+    before = state()
+
+    finish(redis, now=80.5)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("change", [start, complete, fail], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("whose", [{"token": "another"}, {"token": None}, {"node": "host_2"}], ids=repr)
+@pytest.mark.parametrize("status", ["reserved", "started"])
+def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_nothing(redis, state, change, whose, status):
+    bring(redis, status)
+    before = state()
+
+    with pytest.raises(NotOwner, match="t1") as refusal:
+        change(redis, **whose)
+
+    assert (refusal.value.task_id, refusal.value.status) == ("t1", status)
+    assert state() == before
+
+
+@pytest.mark.parametrize(("change", "status"), [
+    (start, "pending"), (start, "complete"), (start, "failed"),
+    (complete, "pending"), (complete, "reserved"), (complete, "failed"),
+    (fail, "pending"), (fail, "complete"),
+], ids=lambda part: getattr(part, "__name__", part))
+def test_a_change_out_of_its_order_is_refused_and_writes_nothing(redis, state, change, status):
+    bring(redis, status)
+    before = state()
+
+    with pytest.raises(NotOwner, match=f"it is {status}"):
+        change(redis)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("change", [start, complete, fail], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("token", ["token", None])
+def test_a_change_of_a_deleted_task_is_refused_and_makes_no_stump(redis, state, change, token):
+    before = state()
+
+    with pytest.raises(NotOwner, match="it does not exist") as refusal:
+        change(redis, token=token)
+
+    assert refusal.value.status is None
+    assert state() == before
+
+
+@pytest.mark.parametrize(("finish", "status"), [(complete, "complete"), (fail, "failed")])
+def test_a_task_that_an_older_version_reserved_can_be_started_and_ended_without_a_token(redis, cli, state, finish, status):
+    cli.hset("blueque_task_t1", mapping={"status": "reserved", "queue": "video", "parameters": "in", "node": "host_9"})
+    cli.lpush("blueque_reserved_tasks_video_host_9", "t1")
+
+    start(redis, token=None, node="host_9")
+    assert cli.smembers("blueque_started_tasks_video") == {"host_9 77 t1"}
+    finish(redis, token=None, node="host_9")
+
+    assert "finished_by" not in cli.hgetall("blueque_task_t1")
+    assert cli.lrange(f"blueque_{status}_tasks_video", 0, -1) == ["t1"]
+    assert not {"blueque_reserved_tasks_video_host_9", "blueque_started_tasks_video"} & set(state())
+
+
+def test_there_is_one_wake_up_marker_however_often_it_is_set(redis, state):
+    before = state()
+
+    protocol.wake(redis, "video")
+    protocol.wake(redis, "video")
+
+    assert state() == before | {"blueque_wake_video": {"0": 0.0}}
+
+
+def test_wait_takes_the_marker(redis, state):
+    before = state()
+    protocol.wake(redis, "video")
+
+    assert protocol.wait(redis, "video", 5, lambda connection: connection.wait(5)) is True
+    assert state() == before
+
+
+def test_wait_ends_when_a_marker_comes(redis, cli):
+    def wake_up(connection):
+        assert not connection.wait(0), "there was nothing to wait for"
+        cli.zadd("blueque_wake_video", {"0": 0})
+        return connection.wait(5)
+
+    assert protocol.wait(redis, "video", 5, wake_up) is True
+
+
+def test_wait_ends_when_its_time_is_over(redis):
+    assert protocol.wait(redis, "video", 0.01, lambda connection: connection.wait(5)) is False
+
+
+def test_wait_given_up_leaves_its_connection_behind(redis):
+    connection = redis.connection()
+
+    assert protocol.wait(redis, "video", 5, lambda connection: False) is False
+    assert connection.is_closed
+    assert redis.read(("ECHO", "mine")) == ["mine"]

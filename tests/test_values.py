@@ -1,0 +1,322 @@
+"""What the public calls accept, refuse and give back; and what settings may say."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from blueque import Client, InvalidInput, InvalidType, TooLarge, settings
+from blueque.task import require_text_keys
+
+VALUES = [
+    "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",
+    {}, {"a": {"b": [1, 2.5, None, True, "ä ☃ 𝄞", ""]}}, {"": 1}, [], [[]], [1, "1"],
+    None, True, False, 0, -1, 2**70, 0.1, -0.0, 1e300, 1795226965.4337697,
+]
+CIRCLE: list[object] = []
+CIRCLE.append(CIRCLE)
+DEEP: list[object] = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+
+REFUSED = {
+    "NaN": (math.nan, InvalidInput),
+    "infinity": (math.inf, InvalidInput),
+    "NaN inside": ({"a": [math.nan]}, InvalidInput),
+    "bytes": (b"text", InvalidType),
+    "a bytearray": (bytearray(b"text"), InvalidType),
+    "a memoryview": (memoryview(b"text"), InvalidType),
+    "bytes inside": ({"a": b"text"}, InvalidType),
+    "a lone surrogate": ("a\ud800b", InvalidInput),
+    "a lone surrogate inside": ({"a": ["a\ud800b"]}, InvalidInput),
+    "a lone surrogate as a key": ({"a\udcffb": 1}, InvalidInput),
+    "a set": ({1, 2}, InvalidType),
+    "an object": (object(), InvalidType),
+    "a datetime": ({"when": datetime(2026, 1, 1, tzinfo=UTC)}, InvalidType),
+    "a circle": (CIRCLE, InvalidInput),
+    "too deep a nest": (DEEP, InvalidInput),
+}
+KEYS_REFUSED = {
+    "an int as a key": ({1: "a"}, InvalidType),
+    "None as a key": ({"a": [{None: "a"}]}, InvalidType),
+    "a bool as a key": ({"a": {True: "a"}}, InvalidType),
+    "a tuple as a key": ({(1, 2): "a"}, InvalidType),
+    "a key in a tuple": (({1: "a"},), InvalidType),
+}
+
+
+def cases(table):
+    return [pytest.param(*case, id=name) for name, case in table.items()]
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+def reserved(client):
+    """Return the processor of a task that has started."""
+    client.get_queue("video").enqueue("in")
+    processor = client.get_processor(client.get_listener("video").listen())
+    processor.start(77)
+    return processor
+
+
+def is_same(one, other):
+    """Compare with types, for 1 == True == 1.0."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_is_enqueued_is_what_the_handler_gets(client, queue, value):
+    task_id = queue.enqueue(value)
+    task = client.get_listener("video").listen()
+
+    assert is_same(client.get_task(task_id).parameters, value)
+    assert is_same(task.parameters, value)
+    assert is_same(client.get_processor(task).start(77), value)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_is_scheduled_is_what_the_task_has(client, queue, value):
+    assert is_same(client.get_task(queue.schedule(value, 4e9)).parameters, value)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_what_the_handler_returns_is_the_result(client, value):
+    processor = reserved(client)
+
+    processor.complete(value)
+
+    assert is_same(client.get_task(processor._task.id).result, value)
+
+
+def test_a_string_is_stored_untouched_and_anything_else_as_json_marked_so(queue, cli):
+    for value, text, encoding in [("{\"a\": 1}", "{\"a\": 1}", None), ({"ä": [1, None]}, "{\"ä\":[1,null]}", "json")]:
+        fields = cli.hgetall(f"blueque_task_{queue.enqueue(value)}")
+        assert (fields["parameters"], fields.get("parameters_encoding")) == (text, encoding)
+
+
+def test_a_tuple_comes_back_as_a_list(client, queue):
+    assert client.get_task(queue.enqueue({"a": (1, (2,))})).parameters == {"a": [1, [2]]}
+
+
+def test_text_wrongly_marked_as_json_is_shown_as_it_is(client, cli):
+    cli.hset("blueque_task_t1", mapping={"parameters": "{not json", "parameters_encoding": "json"})
+
+    assert client.get_task("t1").parameters == "{not json"
+
+
+@pytest.mark.parametrize(("value", "error"), cases(REFUSED | KEYS_REFUSED))
+@pytest.mark.parametrize("way", ["enqueue", "schedule", "schedule for the past"])
+def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_written(queue, cli, way, value, error):
+    with pytest.raises(error, match="parameters") as refusal:
+        queue.enqueue(value) if way == "enqueue" else queue.schedule(value, 4e9 if way == "schedule" else 1.5)
+
+    assert isinstance(refusal.value, ValueError)
+    assert cli.dbsize() == 0
+
+
+def test_the_look_at_the_keys_does_not_rely_on_the_json_encoder_to_refuse_deep_nests():
+    with pytest.raises(InvalidInput):
+        require_text_keys(DEEP, "parameters")
+
+
+@pytest.mark.parametrize(("value", "error"), cases(REFUSED))
+def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_written(client, state, value, error):
+    processor = reserved(client)
+    before = state()
+
+    with pytest.raises(error, match="result"):
+        processor.complete(value)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize(("value", "comes_back"), [({1: 2}, {"1": 2}), ({None: 2}, {"null": 2}), ((1, 2), [1, 2])])
+def test_a_result_is_never_refused_for_what_json_makes_of_it(client, value, comes_back):
+    processor = reserved(client)
+
+    processor.complete(value)
+
+    assert client.get_task(processor._task.id).result == comes_back
+
+
+@pytest.mark.parametrize(("value", "size"), [("x" * 101, "101"), ("ä" * 51, "102"), (["x" * 97], "101")])
+def test_a_value_over_the_limit_is_refused_with_its_size_in_bytes_and_nothing_is_written(url, cli, value, size):
+    client = Client(url, max_bytes=100)
+
+    with pytest.raises(TooLarge, match=rf"takes {size} bytes; the limit is 100 bytes") as refusal:
+        client.get_queue("video").enqueue(value)
+
+    assert (refusal.value.size, refusal.value.limit) == (int(size), 100)
+    assert cli.dbsize() == 0
+
+
+def test_a_value_of_exactly_the_limit_is_accepted(url):
+    client = Client(url, max_bytes=100)
+    task_id = client.get_queue("video").enqueue("ä" * 50)
+
+    assert client.get_task(task_id).parameters == "ä" * 50
+
+
+def test_a_result_over_the_limit_is_refused_and_the_task_can_still_fail(url, state):
+    client = Client(url, max_bytes=100)
+    processor = reserved(client)
+    before = state()
+
+    with pytest.raises(TooLarge, match="result"):
+        processor.complete("x" * 101)
+    assert state() == before
+
+    processor.fail("too large")
+    assert client.get_task(processor._task.id).error == "too large"
+
+
+@pytest.mark.parametrize("error", [ValueError("no such file: caf\udce9"), "x" * 2**21], ids=["surrogate", "large"])
+def test_any_error_can_be_recorded(client, error):
+    processor = reserved(client)
+
+    processor.fail(error)
+
+    task = client.get_task(processor._task.id)
+    assert task.status == "failed"
+    assert 0 < len(task.error.encode()) <= client.max_bytes
+
+
+def test_a_megabyte_is_the_limit_unless_the_environment_says_otherwise(url, cli, monkeypatch):
+    monkeypatch.delenv("BLUEQUE_MAX_BYTES", raising=False)
+    Client(url).get_queue("video").enqueue("x" * 2**20)
+    with pytest.raises(TooLarge, match=r"1,048,577 bytes; the limit is 1,048,576 bytes"):
+        Client(url).get_queue("video").enqueue("x" * (2**20 + 1))
+
+    monkeypatch.setenv("BLUEQUE_MAX_BYTES", "1KiB")
+    with pytest.raises(TooLarge, match=r"the limit is 1,024 bytes"):
+        Client(url).get_queue("video").enqueue("x" * 1025)
+
+    assert cli.llen("blueque_pending_tasks_video") == 1
+
+
+@pytest.mark.parametrize(("name", "error"), [
+    ("", InvalidInput), ("a\0b", InvalidInput), ("a\ud800", InvalidInput),
+    ("x" * 201, InvalidInput), ("ä" * 101, InvalidInput), (None, InvalidType), (b"video", InvalidType), (1, InvalidType),
+], ids=repr)
+def test_a_queue_cannot_have_such_a_name(client, cli, name, error):
+    for get in (client.get_queue, client.get_listener):
+        with pytest.raises(error, match="name"):
+            get(name)
+
+    assert cli.dbsize() == 0
+
+
+@pytest.mark.parametrize("name", ["ä" * 100, "with space", "quotes'\"", "{braces}", "new\nline", "a_b", "☃", ".", "*?[a]"])
+def test_a_queue_can_have_such_a_name(client, name):
+    task_id = client.get_queue(name).enqueue("in")
+
+    assert client.get_listener(name).listen().id == task_id
+    assert client.get_task(task_id).queue == name
+    assert client.get_inspector().queues() == [name]
+
+
+@pytest.mark.parametrize(("eta", "error"), [
+    (math.inf, InvalidInput), (-math.inf, InvalidInput), (math.nan, InvalidInput),
+    (datetime(2030, 1, 1), InvalidInput),
+    (True, InvalidType), ("4000000000", InvalidType), (None, InvalidType), (timedelta(1), InvalidType), ([4e9], InvalidType),
+    (10**400, InvalidInput),
+], ids=lambda part: repr(part)[:30])
+def test_an_eta_that_is_no_time_is_refused_and_nothing_is_written(queue, cli, eta, error):
+    with pytest.raises(error):
+        queue.schedule("in", eta)
+
+    assert cli.dbsize() == 0
+
+
+@pytest.mark.parametrize(("eta", "seconds"), [
+    (4000000000, 4e9), (4000000000.25, 4000000000.25),
+    (datetime.fromtimestamp(4e9, UTC), 4e9), (datetime.fromtimestamp(4e9, timezone(timedelta(hours=-9.5))), 4e9),
+], ids=repr)
+def test_an_eta_is_unix_seconds_or_a_datetime_with_a_zone(client, queue, eta, seconds):
+    task = client.get_task(queue.schedule("in", eta))
+
+    assert (task.status, task.eta) == ("scheduled", seconds)
+
+
+@pytest.mark.parametrize("eta", [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001], ids=repr)
+def test_an_eta_that_is_past_enqueues_at_once_and_is_not_kept(client, queue, state, eta):
+    task_id = queue.schedule("in", eta() if callable(eta) else eta)
+
+    task = client.get_task(task_id)
+    assert (task.status, task.eta) == ("pending", None)
+    assert state()["blueque_pending_tasks_video"] == [task_id]
+    assert "blueque_scheduled_tasks_video" not in state()
+
+
+@pytest.mark.parametrize("pid", ["77", None, True, 7.0])
+def test_a_pid_that_is_no_int_is_refused_and_nothing_is_written(client, state, pid):
+    client.get_queue("video").enqueue("in")
+    processor = client.get_processor(client.get_listener("video").listen())
+    before = state()
+
+    with pytest.raises(InvalidType, match="pid"):
+        processor.start(pid)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize(("environ", "url", "source"), [
+    ({}, "redis://localhost:6379/0", "default"),
+    ({"REDIS_URL": "redis://r"}, "redis://r", "REDIS_URL"),
+    ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": "redis://b"}, "redis://b", "BLUEQUE_REDIS_URL"),
+    ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": ""}, "redis://r", "REDIS_URL"),
+])
+def test_the_address_comes_from_the_environment_in_this_order(environ, url, source):
+    assert settings.redis_url(environ) == (url, source)
+
+
+def test_an_address_given_comes_before_the_environment(server, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", "redis://127.0.0.1:1")
+
+    assert Client(server.url, patience=0).get_task("t1").status is None
+
+
+def test_the_environment_is_read_when_a_client_is_made(server, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", server.url)
+
+    assert Client(patience=0).get_task("t1").status is None
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("0", 0), ("90", 90), ("1.5", 1.5), ("30s", 30), ("250ms", 0.25), ("2h", 7200), ("1d12h", 129600), ("1D 12H", 129600),
+    ("1w", 604800), ("1.5m", 90), ("1m30s", 90),
+])
+def test_a_duration_is_written_as_people_do(text, seconds):
+    assert settings.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1", "1y", "1h?", "h1", "1.h", "1e3", "inf", "nan", "1 hour"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(InvalidInput, match="is not a duration"):
+        settings.parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "size"), [
+    ("0", 0), ("65536", 65536), ("64KiB", 65536), ("64 kib", 65536), ("1.5MB", 1_500_000), ("10b", 10), ("1GiB", 2**30),
+])
+def test_a_size_is_written_as_people_do(text, size):
+    assert settings.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "-1", "1 TB", "1K", "1e3", "inf"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InvalidInput, match="is not a size"):
+        settings.parse_size(text)
+
+
+def test_json_is_what_other_languages_read_too(queue, cli):
+    value = {"ä": [1, 2.5, None, True]}
+
+    assert json.loads(cli.hget(f"blueque_task_{queue.enqueue(value)}", "parameters")) == value
