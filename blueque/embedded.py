@@ -100,14 +100,13 @@ class Server:
 @contextlib.contextmanager
 def running_server(*options: str) -> Iterator[Server]:
     """Run a server in a temporary directory."""
-    directory = tempfile.mkdtemp(prefix="blueque-redis-")
-    server = Server(directory, *options)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill()
-        shutil.rmtree(directory, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="blueque-redis-", ignore_cleanup_errors=True) as directory:
+        server = Server(directory, *options)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
 
 
 def _free_port() -> int:

@@ -185,8 +185,7 @@ def main() -> int:
     """Be the master that the environment asks for."""
     choices = Choices(*json.loads(os.environ.pop(CHOICES)))
     log_to_stderr()
-    if not sys.path[0]:
-        sys.path[0] = os.getcwd()                      # the handler is found where we were started, wherever tasks go
+    sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
     refusal = check_work(choices)
     if refusal is None:
         try:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from faults import Fault, FaultProxy
 
-from blueque import Client, OutcomeUnknown, RedisAway, protocol
+from blueque import Client, OutcomeUnknown, protocol
 from blueque.process import node_id
 
 

@@ -78,7 +78,8 @@ def command(
 def _become_master(choices: list[object]) -> None:
     from blueque.master import CHOICES  # here: --help does without
 
-    arguments = [sys.executable, "-m", "blueque.master", *sys.argv[1:]]
+    # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
+    arguments = [sys.executable, "-P", "-m", "blueque.master", *sys.argv[1:]]
     try:
         os.execve(sys.executable, arguments, {**os.environ, CHOICES: json.dumps(choices)})
     except OSError as error:

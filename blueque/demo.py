@@ -1,0 +1,71 @@
+"""The demo's handler. As a program, `python -m blueque.demo`, the demo itself, which is in demo_main.py.
+
+The task processes import this module: it stays small.
+"""
+
+from __future__ import annotations
+
+import ast
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from blueque.task import Task
+
+
+def measure(task: Task) -> dict[str, Any]:
+    """Parse the Python files at `path`, a directory or one file, and return what there is in them."""
+    path = Path(task.parameters["path"])
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    counts = {"files": len(files), "lines": 0, "functions": 0, "classes": 0, "deepest": 0, "unreadable": 0}
+    warnings.simplefilter("ignore")                    # a test suite is full of what one should not write
+    for file in files:
+        source = file.read_bytes()
+        counts["lines"] += len(source.splitlines())
+        try:
+            tree = ast.parse(source, str(file))
+        except (SyntaxError, ValueError):
+            if len(files) == 1:
+                raise
+            counts["unreadable"] += 1                  # and some of its files are bad code on purpose
+            continue
+        functions, classes, deepest = shape(tree)
+        counts["functions"] += functions
+        counts["classes"] += classes
+        counts["deepest"] = max(counts["deepest"], deepest)
+    return {"package": task.parameters["package"], **counts}
+
+
+def shape(tree: ast.Module) -> tuple[int, int, int]:
+    """Return how many functions and classes there are, and how deep blocks, functions and classes are nested."""
+    functions = classes = deepest = 0
+    unseen: list[tuple[ast.AST, int]] = [(tree, 0)]    # and in how many blocks it stands
+    while unseen:
+        node, depth = unseen.pop()
+        functions += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        classes += isinstance(node, ast.ClassDef)
+        # An except clause stands beside its try, not in it.
+        if isinstance(node, ast.Match) or (hasattr(node, "body") and not isinstance(node, ast.Module | ast.ExceptHandler)):
+            depth += 1
+            deepest = max(deepest, depth)
+        # Only statements hold statements: expressions are not looked at, which is most of the tree.
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            for inner in getattr(node, name, ()):
+                unseen.append((inner, depth - _is_elif(node, name, inner)))
+    return functions, classes, deepest
+
+
+def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
+    """Tell whether `inner` is the elif of `node`: it looks like an if within its else, but for where it begins."""
+    return (
+        name == "orelse" and isinstance(node, ast.If) and isinstance(inner, ast.If) and inner.col_offset == node.col_offset
+    )
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)       # leave without a traceback while there is nothing to clean up
+    from blueque.demo_main import main  # here: no task process needs it
+
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""The demo: measures Python's standard library, a task for each package, on a Redis that is thrown away afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from blueque import keys, process, settings
+from blueque.client import Client
+from blueque.demo_programs import Interrupted, Interrupts, Program, WentWrong, ask, end_descendants, open_server, redis_cli
+from blueque.errors import BluequeError
+from blueque.task import Task
+
+QUEUE = "stdlib"
+SLOTS = 2
+SCHEDULED = 5                                          # tasks that are due 1, 2, ... seconds after the start
+MISSING = "no_such_module"                             # the task that fails on purpose
+TOP = 15
+STUCK_AFTER = 120.0                                    # when no task has ended for so long, something is wrong
+
+
+def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
+    """Return (name, path) of every top-level package (a directory) and module (a .py file), largest first.
+
+    With their tests; only site-packages, which is not the standard library, and directories without Python are left out.
+    """
+    sizes: dict[tuple[str, Path], int] = {}
+    for path in stdlib.iterdir():
+        if path.suffix == ".py" and path.is_file():
+            sizes[path.stem, path] = path.stat().st_size
+        elif path.is_dir() and path.name.isidentifier():
+            size = sum(file.stat().st_size for file in path.rglob("*.py"))
+            if size:
+                sizes[path.name, path] = size
+    # With the largest at the end, one slot would be at work long after the other.
+    return sorted(sizes, key=lambda package: (-sizes[package], package))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo and return its exit code."""
+    parser = argparse.ArgumentParser("bin/demo", description="Measure Python's standard library with Blueque.")
+    parser.add_argument("--keep", action="store_true", help="leave everything running at the end, until Ctrl-C")
+    is_kept = parser.parse_args(arguments).keep
+    interrupts = Interrupts()
+    process.become_subreaper()
+    try:
+        with contextlib.ExitStack() as stack:
+            _run(stack, interrupts, is_kept)
+    except Interrupted as interrupted:
+        print(f"\nbin/demo: {interrupted}", file=sys.stderr)
+        return 128 + interrupted.number
+    except BrokenPipeError:                            # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
+    except (BluequeError, WentWrong) as error:
+        print(f"\nbin/demo: {error}", file=sys.stderr)
+        return 1
+    finally:
+        end_descendants()
+        interrupts.ignore()
+    return 0
+
+
+def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool) -> None:
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-demo-", ignore_cleanup_errors=True)))
+    port, server = open_server(stack, directory)
+    interrupts.pause(0)
+    url = f"redis://127.0.0.1:{port}/0"
+    programs = [_start_scheduler(stack, directory, url), _start_listener(stack, directory, url)]
+    print("Blueque demo: how large is the standard library of Python?")
+    print(f"  redis      {server}, port {port}, for this demo only")
+    print(f"  scheduler  pid {programs[0].pid}")
+    print(f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, each in a process of its own")
+    start = time.time()
+    client = Client(url, max_bytes=settings.DEFAULT_MAX_BYTES)
+    tasks = _submit(client, start)
+    print(f"  tasks      {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;")
+    print(f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n", flush=True)
+    ended = _watch(client, tasks, start, interrupts, programs)
+    seconds = time.time() - start
+    verify(tasks, ended)
+    _print_results(ended, seconds)
+    _print_redis(port, tasks, ended)
+    if is_kept:
+        _print_invitation(url)
+        interrupts.pause(None)
+    print("\nAll of this is thrown away now. To play with it: bin/demo --keep", flush=True)
+
+
+def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
+    arguments = ["-m", "blueque.cli.scheduler", "--redis-url", url]
+    scheduler = Program("scheduler", arguments, directory, [signal.SIGTERM])
+    stack.callback(scheduler.stop)
+    return scheduler
+
+
+def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
+    arguments = [
+        "-m", "blueque.cli.listener", QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
+        "--redis-url", url, "--spool", str(directory / "spool"), "--grace", "2s",
+    ]
+    # The second order: do not wait for what still runs.
+    listener = Program("listener", arguments, directory, [signal.SIGTERM, signal.SIGINT])
+    stack.callback(listener.stop)
+    return listener
+
+
+def _submit(client: Client, now: float) -> dict[str, str]:
+    """Create the tasks and return id -> package."""
+    queue = client.get_queue(QUEUE)
+    stdlib = Path(sysconfig.get_paths()["stdlib"])
+    packages = find_packages(stdlib)
+    tasks: dict[str, str] = {}
+    for name, path in [*packages[:-SCHEDULED], (MISSING, stdlib / f"{MISSING}.py")]:
+        tasks[queue.enqueue({"package": name, "path": str(path)})] = name
+    for delay, (name, path) in enumerate(packages[-SCHEDULED:], 1):
+        tasks[queue.schedule({"package": name, "path": str(path)}, now + delay)] = name
+    return tasks
+
+
+def _watch(
+    client: Client, tasks: Mapping[str, str], start: float, interrupts: Interrupts, programs: Sequence[Program]
+) -> dict[str, Task]:
+    """Show the progress until all tasks have ended, and return their last snapshots."""
+    progress = Progress(len(tasks))
+    ended: dict[str, Task] = {}
+    last_end = time.monotonic()
+    try:
+        while len(ended) < len(tasks):
+            interrupts.pause(0.2)
+            for program in programs:
+                program.require_running()
+            seen = [client.get_task(task_id) for task_id in tasks if task_id not in ended]
+            fresh = {task.id: task for task in seen if task.status in ("complete", "failed")}
+            if fresh:
+                last_end = time.monotonic()
+            elif time.monotonic() - last_end > STUCK_AFTER:
+                raise WentWrong(f"{len(ended)} of {len(tasks)} tasks have ended, and none in the last {STUCK_AFTER:.0f} s")
+            ended.update(fresh)
+            progress.show(len(ended), [tasks[task.id] for task in seen if task.status == "started"], time.time() - start)
+    finally:
+        progress.leave()
+    return ended
+
+
+class Progress:
+    """A line that is drawn again and again on a terminal; a line every few seconds anywhere else."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = 0.0 if self._is_terminal else 2.0
+
+    def show(self, done: int, running: Sequence[str], seconds: float) -> None:
+        line = f"{done:3d} of {self._total} done, {seconds:3.0f} s"
+        if running:
+            line += f", at work on {' and '.join(running)}"
+        if self._is_terminal:
+            bar = "#" * (20 * done // self._total)
+            shown = f"  [{bar:.<20}] {line}"[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\033[K{shown}", end="", flush=True)
+        elif seconds >= self._next or done == self._total:
+            self._next = seconds + 2.0
+            print(f"  {line}", flush=True)
+
+    def leave(self) -> None:
+        """Make room for what is printed next."""
+        if self._is_terminal:
+            print("\r\033[K", end="", flush=True)
+
+
+def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
+    """Raise WentWrong unless every task has its own result, all but the one that has to fail.
+
+    tasks: id -> package. ended: the last snapshot of each.
+    """
+    if ended.keys() != tasks.keys():
+        raise WentWrong(f"{len(tasks)} tasks were created, and {len(ended)} have ended")
+    failed = sorted(tasks[task.id] for task in ended.values() if task.status == "failed")
+    if failed != [MISSING]:
+        raise WentWrong(f"{MISSING} alone should have failed, but these have: {', '.join(failed) or 'none'}")
+    for task in ended.values():
+        if task.status == "complete" and task.result["package"] != tasks[task.id]:
+            raise WentWrong(f"the task for {tasks[task.id]} has the result of {task.result['package']}")
+        if task.eta is not None and (task.started or 0.0) < task.eta:
+            raise WentWrong(f"the task for {tasks[task.id]} started before its time")
+
+
+def _rank(ended: Mapping[str, Task]) -> list[Task]:
+    """Return the complete tasks, the one with most lines first."""
+    complete = [task for task in ended.values() if task.status == "complete"]
+    return sorted(complete, key=lambda task: -task.result["lines"])
+
+
+def _print_results(ended: Mapping[str, Task], seconds: float) -> None:
+    ranking = _rank(ended)
+    print(f"{'package':<22}{'files':>8}{'lines':>10}{'functions':>11}{'classes':>9}{'deepest':>9}{'seconds':>9}")
+    for task in ranking[:TOP]:
+        _print_row(task.result, (task.finished or 0.0) - (task.started or 0.0))
+    total = {name: sum(task.result[name] for task in ranking) for name in ("files", "lines", "functions", "classes")}
+    deepest = max(task.result["deepest"] for task in ranking)
+    _print_row({"package": f"all {len(ranking)}", **total, "deepest": deepest}, seconds)
+    unreadable = sum(task.result["unreadable"] for task in ranking)
+    if unreadable:
+        print(f"({unreadable} of these files are bad Python on purpose, for tests: only their lines are counted.)")
+    (failed,) = (task for task in ended.values() if task.status == "failed")
+    print(f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:")
+    print(f"  {failed.parameters['package']}: {failed.error}")
+
+
+def _print_row(row: Mapping[str, Any], seconds: float) -> None:
+    print(f"{row['package'][:22]:<22}{row['files']:>8,}{row['lines']:>10,}{row['functions']:>11,}{row['classes']:>9,}"
+          f"{row['deepest']:>9}{seconds:>9.2f}")
+
+
+def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
+    """Print what redis-cli is to be asked, and what it answers."""
+    largest = keys.task(_rank(ended)[0].id)
+    failed = next(keys.task(task_id) for task_id, package in tasks.items() if package == MISSING)
+    print("\nThe same in Redis, which anybody can ask:")
+    for words in (
+        ("LLEN", keys.complete(QUEUE)),
+        ("LLEN", keys.failed(QUEUE)),
+        ("ZCARD", keys.tasks(QUEUE)),
+        ("SMEMBERS", keys.listeners(QUEUE)),
+        ("HMGET", largest, "status", "attempt", "pid", "result"),
+        ("HMGET", failed, "status", "error_type", "error"),
+    ):
+        print(f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}")
+        for line in ask(port, *words):
+            print(f"  {line}")
+
+
+def _print_invitation(url: str) -> None:
+    package = Path(__file__).parent
+    in_checkout = package.parent / "bin" / "blueque"
+    program = str(in_checkout) if in_checkout.exists() else "blueque"
+    parameters = json.dumps({"package": "blueque", "path": str(package)})
+    print("\nRedis, the scheduler and the listener stay until Ctrl-C. In another terminal:")
+    print(f"  export BLUEQUE_REDIS_URL={url}")
+    print(f"  {program} status")
+    print(f"  {program} enqueue {QUEUE} {shlex.quote(parameters)}", flush=True)

@@ -1,0 +1,174 @@
+"""What the demo starts and ends: a Redis, a scheduler, a listener; and how it lets itself be interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from blueque import process
+from blueque.connection import Address, SocketConnection, exchange
+from blueque.embedded import find_server, running_server
+from blueque.errors import NoServer
+
+STOP_TIMEOUT = 5.0
+START_TIMEOUT = 20.0
+
+IN_MEMORY = """\
+******************************************************************************
+*  NO REDIS SERVER HERE. This is fakeredis, an imitation in memory: it shows *
+*  how Blueque works, NOT how fast it is. NOT FOR REAL WORK.                 *
+*  For a real one: apt install redis-server                                  *
+******************************************************************************
+"""
+
+
+class Interrupted(Exception):
+    """Somebody wants us to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {process.signal_name(number)}; nothing is left behind")
+        self.number = number
+
+
+class WentWrong(Exception):
+    """The demo did not do what it promises."""
+
+
+class Interrupts:
+    """Ctrl-C and its like, obeyed where `pause` is called and nowhere else: so whatever is begun is also ended."""
+
+    def __init__(self) -> None:
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+            numbers.remove(signal.SIGHUP)              # started with nohup
+        self._numbers = numbers
+        self._signals = process.Signals(numbers)
+
+    def ignore(self) -> None:
+        """Let nobody disturb us any more: the exit code is settled."""
+        for number in self._numbers:
+            signal.signal(number, signal.SIG_IGN)
+
+    def pause(self, seconds: float | None) -> None:
+        """Wait, without end if None. Raises Interrupted."""
+        process.wait_readable([self._signals.fileno()], seconds)
+        for number in self._signals.take():
+            raise Interrupted(number)
+
+
+class Program:
+    """A child in a process group of its own: Ctrl-C on the terminal is for us alone, who then end the others in order.
+
+    orders: the signals that make it leave.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], directory: Path, orders: Sequence[int]) -> None:
+        self.name = name
+        self._log, self._orders = directory / f"{name}.log", orders
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("BLUEQUE_")}
+        environ["PYTHONSAFEPATH"] = "1"                # nothing from the directory where somebody starts the demo
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, process_group=0,
+            )
+        self.pid = self._process.pid
+
+    def require_running(self) -> None:
+        """Raise WentWrong, with its last words, if it has ended."""
+        code = self._process.poll()
+        if code is not None:
+            said = self._log.read_text(errors="replace").strip().splitlines()[-5:]
+            raise WentWrong("\n    ".join([f"the {self.name} ended by itself ({process.describe(code)}):", *said]))
+
+    def stop(self) -> None:
+        for number in self._orders:
+            self._process.send_signal(number)
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]:
+    """Start a Redis that ends with the stack; return its port and what it is."""
+    try:
+        server = stack.enter_context(running_server())
+    except NoServer:
+        if importlib.util.find_spec("fakeredis") is None:
+            raise
+        print(IN_MEMORY)
+        return open_server_in_memory(stack, directory), "fakeredis, in memory"
+    return server.port, str(find_server())
+
+
+def open_server_in_memory(stack: contextlib.ExitStack, directory: Path) -> int:
+    told = directory / "port"
+    code = "import sys; from blueque.demo_programs import serve_in_memory; serve_in_memory(sys.argv[1])"
+    server = Program("in-memory server", ["-c", code, str(told)], directory, [signal.SIGKILL])
+    stack.callback(server.stop)
+    deadline = time.monotonic() + START_TIMEOUT
+    while not told.exists():
+        server.require_running()
+        if time.monotonic() > deadline:
+            raise WentWrong("the in-memory server did not start")
+        time.sleep(0.05)
+    return int(told.read_text())
+
+
+def serve_in_memory(told: str) -> None:
+    """Be fakeredis' server, and write the port into the file `told`."""
+    from fakeredis import TcpFakeServer  # here: an extra, and the last resort
+
+    server = TcpFakeServer(("127.0.0.1", 0))
+    Path(f"{told}.new").write_text(str(server.server_address[1]))
+    os.rename(f"{told}.new", told)
+    server.serve_forever()
+
+
+def end_descendants() -> None:
+    """End whatever our children have left behind. We are a subreaper: orphans become our children."""
+    while children := _children():
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            process.reap(pid)
+
+
+def _children() -> list[int]:
+    """Return the pids of our children, those included that have ended and wait to be reaped."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):         # it has ended meanwhile
+                # The second field is the program's name in parentheses and may hold anything.
+                stat = (entry / "stat").read_text(errors="replace")
+                if int(stat[stat.rindex(")") + 2 :].split()[1]) == os.getpid():
+                    found.append(int(entry.name))
+    return found
+
+
+def redis_cli() -> str | None:
+    """Return the name of a redis-cli that is installed here."""
+    return next((name for name in ("redis-cli", "valkey-cli") if shutil.which(name)), None)
+
+
+def ask(port: int | str, *words: str) -> list[str]:
+    """Return the lines that `redis-cli -p port words...` prints, by our own connection where there is none."""
+    program = redis_cli()
+    if program is not None:
+        command = [program, "-p", str(port), *words]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, process_group=0)
+        return answer.stdout.splitlines()
+    connection = SocketConnection(Address(f"redis://127.0.0.1:{port}/0"))
+    (reply,) = exchange(connection, [words])
+    connection.close()
+    return [str(part) for part in (reply if isinstance(reply, list) else [reply])]

@@ -1,0 +1,132 @@
+"""The README is run: every block in its order, as a stranger would who copies them into one shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+FENCED = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+PYTHON = shlex.quote(sys.executable)
+MODULES = {
+    "blueque": "blueque.cli.main",
+    "blueque-listener": "blueque.cli.listener",
+    "blueque-scheduler": "blueque.cli.scheduler",
+}
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    is_run: bool
+
+
+BLOCKS = [Block(match["language"], match["text"], match["reason"] is None) for match in FENCED.finditer(README)]
+
+
+@pytest.fixture
+def environ(server, tmp_path) -> dict[str, str]:
+    """What the tour takes for granted: our programs on the path, a Redis at the usual port, a spool."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, arguments in {"python": [], **{name: ["-m", module] for name, module in MODULES.items()}}.items():
+        _write_program(programs / name, f'exec {PYTHON} {" ".join(arguments)} "$@"')
+    # Not by the name redis-cli: that is this very program.
+    ask = "import sys; from blueque.demo_programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
+    _write_program(programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"')
+    return {
+        **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+        "BLUEQUE_REDIS_URL": server.url, "BLUEQUE_SPOOL": str(tmp_path / "spool"),
+    }
+
+
+def test_the_tour_does_what_it_says(environ, tmp_path, cli):
+    tour = tmp_path / "tour"
+    tour.mkdir()
+    script = "\n".join(["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"])
+
+    with _shell(script, tour, environ) as shell:
+        output, _ = shell.communicate(timeout=120)
+
+    assert shell.returncode == 0, output
+    tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
+    assert sorted(task.get("result", task.get("error_type")) for task in tasks) == sorted(
+        ["14", "AttributeError", *(f'{{"text":"Hello {name}"}}' for name in ("Ada", "Edsger", "Grace", "Barbara"))]
+    )
+    assert [key for key in cli.keys("blueque_listeners_*") if cli.smembers(key)] == []
+    for shown in ("Hello Grace", "AttributeError", "QUEUE", "complete"):
+        assert shown in output
+
+
+def test_few_blocks_are_not_run():
+    assert len(BLOCKS) == README.count("\n```") // 2
+    assert {block.language for block in BLOCKS} <= {"sh", "python"}
+    assert sum(not block.is_run for block in BLOCKS) <= 2
+
+
+def test_verbs_and_options_exist():
+    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", README)
+    code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
+    uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.\w-])([^\n&|;)]*)", code)
+    assert len(uses) >= 8
+    for program, rest in uses:
+        words = rest.split(" --exec ")[0].split()
+        verb = words[:1] if program == "blueque" else []
+        help_text = _help(program, *verb)
+        for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
+            assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
+    everything = _help("blueque-listener") + _help("blueque") + "--keep"
+    for option in re.findall(r"(?<!`)`(--[\w-]+)`", README):
+        assert option in everything
+
+
+def test_environment_variables_exist():
+    source = "".join(path.read_text() for path in (ROOT / "blueque").rglob("*.py"))
+    for name in set(re.findall(r"BLUEQUE_[A-Z_]+|REDIS_URL", README)):
+        assert name in source
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).is_file(), link
+
+
+def _as_shell(block: Block) -> str:
+    return block.text if block.language == "sh" else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n"
+
+
+def _write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+@contextlib.contextmanager
+def _shell(script: str, directory: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    shell = subprocess.Popen(
+        ["bash", "-c", script], cwd=directory, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )
+    try:
+        yield shell
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # what a failed tour has left in the background
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def _help(program: str, *verb: str) -> str:
+    command = [sys.executable, "-P", "-m", MODULES[program], *verb, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
