@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blueque import settings
-from blueque.connection import Address, ClientConnection, Connection, Redis, SocketConnection
+from blueque.address import Address, hide_password
+from blueque.client_connection import ClientConnection
+from blueque.connection import Connection, Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
+from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load, require_queue_name
 
 if TYPE_CHECKING:
@@ -81,5 +84,8 @@ class Client:
         if self._client is None:
             import redis  # here, not above: most users never need its 125 ms
 
-            self._client = redis.Redis.from_url(self._url, **self._options)
+            try:
+                self._client = redis.Redis.from_url(self._url, **self._options)
+            except (TypeError, ValueError) as error:
+                raise InvalidInput(f"{hide_password(self._url)!r} is not an address for redis-py: {error}") from None
         return ClientConnection(self._client)

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blueque import process
-from blueque.connection import Address, SocketConnection, exchange
+from blueque.address import Address
+from blueque.connection import exchange
 from blueque.embedded import find_server, running_server
 from blueque.errors import NoServer
+from blueque.socket_connection import SocketConnection
 
 STOP_TIMEOUT = 5.0
 START_TIMEOUT = 20.0

@@ -1,9 +1,16 @@
-"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN, no range without a bound but a listener's own."""
+"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN, no range without a bound but a listener's own.
+
+The looks at many things at once are in survey.py.
+"""
 
 from __future__ import annotations
 
-from blueque import keys
+from collections.abc import Sequence
+
+from blueque import keys, survey
 from blueque.connection import Redis, as_hash
+from blueque.errors import RedisRefused
+from blueque.survey import Listing, Overview
 from blueque.task import Task, load
 
 
@@ -15,6 +22,11 @@ class Inspector:
 
     def task(self, task_id: str) -> Task:
         return load(self._redis, task_id)
+
+    def now(self) -> float:
+        """Return the time of Redis, from which ages are counted."""
+        (time,) = self._redis.read(("TIME",))
+        return survey.to_seconds(time)
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
@@ -40,3 +52,31 @@ class Inspector:
         """Return the ids of the tasks that a listener holds, newest first."""
         (held,) = self._redis.read(("LRANGE", keys.reserved(queue, node), 0, -1))
         return list(held)
+
+    def server_version(self) -> str | None:
+        """Return the version of the server; None when this user may not ask."""
+        try:
+            (text,) = self._redis.read(("INFO", "server"))
+        except RedisRefused:
+            return None
+        facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        return facts.get("redis_version")
+
+    def overview(self) -> Overview:
+        """Return the state of everything: four round trips, whatever the number of queues."""
+        return survey.overview(self._redis)
+
+    def listing(self, queues: Sequence[str], statuses: Sequence[str], limit: int) -> Listing:
+        """Return at most `limit` tasks of these queues and statuses, in the order of `survey.STATUSES`: three round trips.
+
+        Within a status: the longest in it first, of scheduled ones the next due, of finished ones the newest.
+        """
+        return survey.listing(self._redis, queues, statuses, limit)
+
+    def find(self, prefix: str) -> list[str]:
+        """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.
+
+        A prefix of less than 4 characters is only taken for a whole id. Looks through the newest 10,000 tasks of each
+        queue and 1,000 at each end of its lists: two round trips for 20 queues.
+        """
+        return survey.find(self._redis, prefix)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from blueque import process, task_process
+from blueque.address import hide_password
 from blueque.client import Client
-from blueque.connection import hide_password
 from blueque.errors import BluequeError, NodeTaken, RedisRefused, SpoolRefused
 from blueque.logs import log_to_stderr
 from blueque.slot import Slot

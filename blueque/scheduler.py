@@ -11,8 +11,8 @@ import signal
 import time
 
 from blueque import process
+from blueque.address import hide_password
 from blueque.client import Client
-from blueque.connection import hide_password
 from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.trouble import Trouble
 from blueque.version import __version__

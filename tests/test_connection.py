@@ -15,7 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.connection import Address, exchange, hide_password, pack
+from blueque.address import Address, hide_password
+from blueque.connection import exchange, pack
 from blueque.embedded import Server, running_server
 from blueque.process import fork, wait_for
 

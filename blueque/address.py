@@ -1,0 +1,68 @@
+"""Where Redis is: what a URL says, and how it is shown without its password."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from blueque.errors import InvalidInput
+
+CONNECT_TIMEOUT = 5.0
+REPLY_TIMEOUT = 10.0
+
+
+class Address:
+    """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or `unix://[user[:password]@]/path[?db=n]`."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:                             # its message may quote the password
+            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: host or port cannot be read") from None
+        options = dict(parse_qsl(parts.query))
+        self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss:// or unix://")
+        self.shown = hide_password(url)
+        self._path = unquote(parts.path) if parts.scheme == "unix" else None
+        try:
+            self._host, self._port = parts.hostname or "localhost", 6379 if port is None else port
+            db = options.get("db") or (parts.path.strip("/") if self._path is None else "")
+            self._db = int(db or 0)
+        except ValueError:
+            raise InvalidInput(f"{self.shown!r} is not a Redis address: the database is a number") from None
+        self._user = unquote(parts.username or "")
+        self._password = unquote(parts.password or "")
+
+    def connect(self) -> socket.socket:
+        if self._path is not None:
+            connected = socket.socket(socket.AF_UNIX)
+            connected.settimeout(CONNECT_TIMEOUT)
+            connected.connect(self._path)
+        else:
+            connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.settimeout(REPLY_TIMEOUT)
+        return connected
+
+    def greeting(self) -> list[tuple[str | int, ...]]:
+        commands: list[tuple[str | int, ...]] = []
+        if self._password:
+            commands.append(("AUTH", self._user, self._password) if self._user else ("AUTH", self._password))
+        if self._db:
+            commands.append(("SELECT", self._db))
+        return commands
+
+
+def hide_password(url: str) -> str:
+    """Return the address with its password replaced, fit to be shown."""
+    url = re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    credentials, at, place = rest.rpartition("@")
+    if not at:
+        return url
+    user = credentials.partition(":")[0]
+    return f"{scheme}{separator}{user}:***@{place}"

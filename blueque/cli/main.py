@@ -1,0 +1,79 @@
+"""The program `blueque`. Its verbs are loaded when they are used: its help, read most, costs next to nothing."""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+
+import click
+
+from blueque.cli.exits import run
+from blueque.cli.options import Invocation, pass_invocation, shared_options, version_option
+from blueque.errors import RedisAway
+
+# name: (module, its command, what the help says of it)
+_VERBS = {
+    "status": ("blueque.cli.status", "status", "Show queues, running tasks and listeners on one screen."),
+    "ls": ("blueque.cli.tasks", "ls", "List tasks."),
+    "show": ("blueque.cli.tasks", "show_task", "Show everything about one task."),
+    "enqueue": ("blueque.cli.enqueue", "enqueue", "Put tasks in a queue and print their ids."),
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module, name, _ = _VERBS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _VERBS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], _VERBS, n=1)
+            ctx.fail(f"there is no verb {args[0]!r}." + (f" Did you mean {close[0]}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in _VERBS.items()])
+
+
+@click.group(cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
+@shared_options
+@version_option
+@pass_invocation
+@click.pass_context
+def blueque(context: click.Context, invocation: Invocation) -> None:
+    """A queue for tasks that run from minutes to days, on plain Redis.
+
+    \b
+    blueque enqueue video.encode '{"input": "a.mov"}'
+    blueque ls --state failed
+    blueque show 7c1f
+
+    Alone it prints the status. More about a verb: blueque VERB --help
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from blueque.cli.status import print_status  # here: --help does without
+
+    try:
+        print_status(invocation, as_json=False)
+    except RedisAway as error:
+        click.echo(f"{error} (from {invocation.address()[1]})\n", err=True)
+        click.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the blueque program."""
+    run(blueque, "blueque")
+
+
+if __name__ == "__main__":
+    main()

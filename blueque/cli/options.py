@@ -1,0 +1,157 @@
+"""Options that programs share, and the values people write in them: durations, sizes, times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from blueque import settings
+from blueque.cli.failure import CONFIGURATION, USAGE, Failure
+from blueque.errors import InvalidInput
+from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+LAST_SECOND = 253402300799.0                          # of the year 9999; what lies behind is milliseconds, not seconds
+
+
+@dataclass
+class Invocation:
+    """What the options common to every verb have said; the `obj` of every click context."""
+
+    url: str | None = None
+    is_debug: bool = False
+    is_utc: bool = False
+
+    def address(self) -> tuple[str, str]:
+        """Return the address of Redis and where it came from."""
+        return (self.url, "--redis-url") if self.url else settings.redis_url()
+
+    def client(self, patience: float = 0.0) -> Client:
+        """Return a client for the address.
+
+        patience: as for Client; at 0 a Redis that does not answer is an error at once.
+        """
+        from blueque.client import Client  # here: --help does without
+
+        url, origin = self.address()
+        try:
+            max_bytes = settings.max_bytes()
+        except InvalidInput as error:
+            raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
+        try:
+            return Client(url, patience=patience, max_bytes=max_bytes)
+        except InvalidInput as error:
+            raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
+
+
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Seconds, written as 90, 30s, 2h or 1d12h."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return float(value)
+        try:
+            return settings.parse_duration(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Bytes, written as 65536, 64KiB or 10MB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not isinstance(value, str):
+            return int(value)
+        try:
+            return settings.parse_size(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Unix seconds, written as such or as ISO 8601 with a zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = self._from_iso(value, param, ctx)
+        if not abs(seconds) <= LAST_SECOND:            # so that NaN is refused, too
+            self.fail(f"{value!r} is no time before the year 10000: seconds, not milliseconds?", param, ctx)
+        return seconds
+
+    def _from_iso(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time: write Unix seconds, or 2030-01-31T08:00:00+01:00", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no time zone: add Z for UTC, or +01:00", param, ctx)
+        return moment.timestamp()
+
+
+DURATION = Duration()
+SIZE = Size()
+TIME = Time()
+
+
+def redis_url_option(command: Decorated) -> Decorated:
+    """Add --redis-url."""
+    return click.option(
+        "--redis-url", metavar="URL", expose_value=False, callback=_remember("url"),
+        help="Where Redis is; else BLUEQUE_REDIS_URL, REDIS_URL, redis://localhost:6379/0.",
+    )(command)
+
+
+def debug_option(command: Decorated) -> Decorated:
+    """Add --debug."""
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_remember("is_debug"), help="Show tracebacks.",
+    )(command)
+
+
+def utc_option(command: Decorated) -> Decorated:
+    """Add --utc."""
+    return click.option(
+        "--utc", is_flag=True, expose_value=False, callback=_remember("is_utc"), help="Show times in UTC, not local.",
+    )(command)
+
+
+def shared_options(command: Decorated) -> Decorated:
+    """Add what every verb of `blueque` takes, before and after its name."""
+    return redis_url_option(debug_option(utc_option(command)))
+
+
+def json_option(command: Decorated) -> Decorated:
+    """Add --json, as the parameter `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+def version_option(command: Decorated) -> Decorated:
+    """Add --version."""
+    return click.version_option(__version__, message="%(prog)s %(version)s")(command)
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value:                                      # not given here: what was given before the verb stays
+            setattr(context.ensure_object(Invocation), name, value)
+
+    return remember

@@ -1,0 +1,215 @@
+"""Text for people and JSON for programs. Whatever came from Redis is made harmless on its way to a terminal.
+
+On a terminal a table fits its width: names are cut, ids shortened. In a pipe or a file every value is printed whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import click
+
+# Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
+_UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_COLOURS = {
+    "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
+    "up": "green", "silent": "red", "dead": "red", "gone": "red",
+}
+_NARROWEST = 8
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    is_number: bool = False                            # stands at the right
+    can_shrink: bool = False
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, its titles first; on a terminal none is wider than that."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [
+        max([width(column.title), *(width(row[n]) for row in cells)]) for n, column in enumerate(columns)
+    ]
+    if is_terminal():
+        _shrink(columns, widths)
+    lines = [_row(columns, widths, [column.title for column in columns], is_title=True)]
+    return lines + [_row(columns, widths, row) for row in cells]
+
+
+def talk(line: str) -> None:
+    """Print a remark: it goes to standard error, so that it is never taken for data."""
+    click.echo(clean(line), err=True)
+
+
+def print_json(kind: str, **content: Any) -> None:
+    """Print the one object that a command with --json prints."""
+    text = json.dumps({"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False, indent=2)
+    click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def times(**moments: float | None) -> dict[str, str | float | None]:
+    """Return each time twice, for JSON: as ISO 8601 in UTC under its name, and in Unix seconds as `<name>_seconds`."""
+    pairs: dict[str, str | float | None] = {}
+    for name, seconds in moments.items():
+        moment = _moment(seconds)
+        pairs[name] = None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        pairs[f"{name}_seconds"] = seconds if moment else None
+    return pairs
+
+
+def clean(text: str) -> str:
+    """Return the text with everything but printable characters and spaces written out, as \\n, \\x1b or \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration as people say it: 0.8 s, 41 s, 4 m 12 s, 3 h 12 m, 2 d 4 h."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = int(seconds)
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def stamp(seconds: float | None, is_utc: bool) -> str:
+    """Return a time with its zone: 2026-11-21 05:26:11 UTC."""
+    moment = _moment(seconds)
+    if moment is None:
+        return "-"
+    try:
+        shown = moment if is_utc else moment.astimezone()
+    except (ValueError, OverflowError, OSError):       # at either end of the calendar
+        shown = moment
+    return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def short_id(task_id: str) -> str:
+    """Return the first eight characters of a UUID on a terminal; any other id, and in a pipe, the whole."""
+    return task_id[:8] if is_terminal() and _UUID.fullmatch(task_id) else task_id
+
+
+def short_node(node: str) -> str:
+    """Return the node id without the domain of its host on a terminal, whole in a pipe."""
+    host, separator, pid = node.rpartition("_")
+    return f"{host.partition('.')[0]}{separator}{pid}" if is_terminal() and host else node
+
+
+def within(text: str, columns: int | None = None) -> str:
+    """Return the text, cut when there is a terminal that has fewer columns.
+
+    columns: to be used of the terminal; all of them when left out.
+    """
+    if not is_terminal():
+        return text
+    return _cut(text, terminal_width() if columns is None else columns)
+
+
+def pieces(text: str, columns: int) -> list[str]:
+    """Return the text in pieces of so many columns at most; one empty piece for an empty text."""
+    found, used = [""], 0
+    for character in text:
+        used += _columns(character)
+        if used > columns:
+            found.append("")
+            used = _columns(character)
+        found[-1] += character
+    return found
+
+
+def width(text: str) -> int:
+    """Return the number of columns that the text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def terminal_width() -> int:
+    return max(shutil.get_terminal_size().columns, 20)
+
+
+def paint(text: str, word: str, **style: Any) -> str:
+    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off for a pipe."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    colour = _COLOURS.get(word)
+    return click.style(text, fg=colour, **style) if colour or style else text
+
+
+def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], is_title: bool = False) -> str:
+    padded = []
+    for column, columns_wide, cell in zip(columns, widths, cells, strict=True):
+        shown = _cut(cell, columns_wide)
+        space = " " * (columns_wide - width(shown))
+        painted = shown if is_title else _paint_state(column, shown)
+        padded.append(space + painted if column.is_number else painted + space)
+    return "  ".join(padded).rstrip()
+
+
+def _paint_state(column: Column, cell: str) -> str:
+    return paint(cell, cell) if column.title == "STATE" else cell
+
+
+def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
+    """Take from the widest that can shrink until the line fits, or nothing can shrink any more."""
+    shrinking = [n for n, column in enumerate(columns) if column.can_shrink]
+    while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and shrinking:
+        widest = max(shrinking, key=lambda n: widths[n])
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+
+
+def _cut(text: str, columns: int) -> str:
+    if width(text) <= columns:
+        return text
+    mark, used, kept = _ellipsis(), 1, ""
+    for character in text:
+        used += _columns(character)
+        if used > columns:
+            break
+        kept += character
+    return kept + mark
+
+
+def _ellipsis() -> str:
+    try:
+        "…".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "~"
+    return "…"
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):       # what another program has put where a time belongs
+        return None

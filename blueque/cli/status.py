@@ -1,0 +1,152 @@
+"""`blueque status`: everything on one screen: what needs attention, queues, running tasks, listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from blueque.address import hide_password
+from blueque.cli import show
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+from blueque.cli.tasks import as_item
+from blueque.survey import Line, Node, Overview, entered
+from blueque.task import Task
+from blueque.version import __version__
+
+MAX_ROWS = 10                                          # of running tasks, and of hosts
+
+_QUEUES = [
+    Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RESV", True),
+    Column("RUN", True), Column("DONE", True), Column("FAIL", True), Column("OLDEST", True), Column("LISTENERS", True),
+]
+_RUNNING = [
+    Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
+    Column("PID", True), Column("ATTEMPT", True), Column("RUNNING", True),
+]
+_HOSTS = [
+    Column("HOST", can_shrink=True), Column("LISTENERS", True), Column("BUSY", True), Column("SEEN", True), Column("STATE"),
+]
+
+
+@click.command()
+@json_option
+@shared_options
+@pass_invocation
+def status(invocation: Invocation, as_json: bool) -> None:
+    """Show queues, running tasks and listeners on one screen.
+
+    OLDEST is how long the next task in line has been waiting, SEEN the time since the last beat. A listener is "up";
+    "silent" when its beat stands still; "unattended" or "1.0.0" when it has none; "dead" or "gone" with a task left behind.
+    """
+    print_status(invocation, as_json)
+
+
+def print_status(invocation: Invocation, as_json: bool) -> None:
+    """Look at Redis once and print what there is."""
+    inspector = invocation.client().get_inspector()
+    overview, server = inspector.overview(), inspector.server_version()
+    if as_json:
+        _print_json(invocation, overview, server)
+    else:
+        _print_text(invocation, overview, server)
+
+
+def _print_text(invocation: Invocation, overview: Overview, server: str | None) -> None:
+    url, origin = _address(invocation)
+    click.echo(show.within(show.clean(f"blueque {__version__} at {url} ({origin})")))
+    click.echo(show.within(show.clean(f"Redis {server or '?'}, {show.stamp(overview.now, invocation.is_utc)}")))
+    serving = {node.queue for node in overview.nodes if node.state in ("up", "unattended", "1.0.0")}
+    for line in overview.lines:
+        if line.pending and line.queue not in serving:
+            _print_attention(line)
+    click.echo()
+    if not overview.lines:
+        click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
+        return
+    _print_table(_QUEUES, [_queue_row(line) for line in overview.lines])
+    if overview.running:
+        click.echo()
+        _print_table(_RUNNING, [_task_row(task, overview.now) for task in overview.running[:MAX_ROWS]])
+        _print_rest(len(overview.running), "blueque ls --state started")
+    hosts = _host_rows(overview.nodes)
+    if hosts:
+        click.echo()
+        _print_table(_HOSTS, hosts[:MAX_ROWS])
+        _print_rest(len(hosts), "blueque status --json")
+
+
+def _print_attention(line: Line) -> None:
+    listeners = f"{line.listeners} silent" if line.listeners else "no listener"
+    what = f"{line.pending} pending, oldest waits {show.span(line.oldest)}, {listeners}"
+    # The name gives way, not what is wrong with it.
+    name = show.within(show.clean(line.queue), show.terminal_width() - len(what) - 4)
+    click.echo(show.paint(f"! {name}: {what}", "", bold=True))
+
+
+def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    click.echo("\n".join(show.table(columns, rows)))
+
+
+def _print_rest(count: int, command: str) -> None:
+    if count > MAX_ROWS:
+        click.echo(f"({count - MAX_ROWS} more: {command})")
+
+
+def _queue_row(line: Line) -> list[str]:
+    counts = (line.scheduled, line.pending, line.reserved, line.started, line.complete, line.failed)
+    return [line.queue, *map(str, counts), show.span(line.oldest), str(line.listeners)]
+
+
+def _task_row(task: Task, now: float) -> list[str]:
+    since = entered(task)
+    running = "-" if since is None else show.span(now - since)
+    pid, attempt = (str(number or "-") for number in (task.pid, task.attempt))
+    return [show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"), pid, attempt, running]
+
+
+def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
+    """Return a row for each host and state, for a host may have many listeners."""
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        groups.setdefault((node.id.rpartition("_")[0] or node.id, node.state), []).append(node)
+    rows = []
+    for (host, state), members in sorted(groups.items()):
+        seen = [node.seen for node in members if node.seen is not None]
+        busy = sum(bool(node.held) for node in members)
+        rows.append([host, str(len(members)), str(busy), show.span(min(seen, default=None)), state])
+    return rows
+
+
+def _print_json(invocation: Invocation, overview: Overview, server: str | None) -> None:
+    url, origin = _address(invocation)
+    show.print_json(
+        "status",
+        version=__version__,
+        redis={"url": url, "origin": origin, "version": server},
+        **show.times(now=overview.now),
+        queues=[_queue_item(line) for line in overview.lines],
+        running=[as_item(task, overview.now) for task in overview.running],
+        nodes=[_node_item(node, overview.now) for node in overview.nodes],
+    )
+
+
+def _queue_item(line: Line) -> dict[str, Any]:
+    item = line._asdict()
+    item["oldest_seconds"] = item.pop("oldest")
+    return item
+
+
+def _node_item(node: Node, now: float) -> dict[str, Any]:
+    beat = None if node.seen is None else now - node.seen
+    return {
+        "node": node.id, "queue": node.queue, "state": node.state, "held": node.held,
+        **show.times(beat=beat), "seen_seconds": node.seen,
+    }
+
+
+def _address(invocation: Invocation) -> tuple[str, str]:
+    url, origin = invocation.address()
+    return hide_password(url), origin

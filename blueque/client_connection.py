@@ -1,0 +1,106 @@
+"""A connection of redis-py: for TLS, for a ready client, for options that we know nothing of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from blueque.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
+from blueque.connection import AWAY, Ahead, Command, pack, unless_away
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
+
+if TYPE_CHECKING:
+    import redis as redis_py
+
+# The codes that redis-py leaves in front of an answer.
+_CODES = AWAY | {
+    "ASK", "BUSY", "CROSSSLOT", "DENIED", "ERR", "EXECABORT", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOPROTO",
+    "NOREPLICAS", "OOM", "READONLY", "WRONGPASS", "WRONGTYPE",
+}
+
+
+class ClientConnection:
+    """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and kind of socket."""
+
+    def __init__(self, client: redis_py.Redis) -> None:
+        import redis  # here, not above: most users never need its 125 ms
+
+        self.ahead: Ahead | None = None
+        self.is_proven = False
+        self._errors = redis.exceptions
+        pool = client.connection_pool
+        settings = dict(pool.connection_kwargs)
+        for name in list(settings):
+            # Its notices of maintenance hold on to the pool and look up names; a silent retry may enqueue twice.
+            if name.startswith(("maint", "orig_", "retry")):
+                del settings[name]
+        settings.update(
+            decode_responses=True, encoding="utf-8", encoding_errors="surrogateescape",
+            socket_timeout=REPLY_TIMEOUT, health_check_interval=0,
+            protocol=2,                                # whatever the client speaks, replies look alike to us
+        )
+        settings.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
+        try:
+            self._raw = pool.connection_class(**settings)
+        except TypeError as error:                     # an option that it does not know
+            raise InvalidInput(f"redis-py: {error}") from error
+        self._call(self._raw.connect)
+
+    def send(self, commands: Iterable[Command]) -> None:
+        packed = b"".join([pack(command) for command in commands])
+        self._call(lambda: self._raw.send_packed_command([packed], check_health=False))
+
+    def receive(self, count: int) -> list[Any]:
+        return [unless_away(self._receive_one(), self) for _ in range(count)]
+
+    def _receive_one(self) -> Any:
+        try:
+            reply = self._call(self._raw.read_response)
+        except RedisRefused as error:
+            if self.is_closed:                         # redis-py hangs up at some refusals; no other reply follows
+                raise
+            return error
+        if isinstance(reply, list):                    # EXEC: errors stand between the replies
+            return [self._refused(part) if isinstance(part, self._errors.RedisError) else part for part in reply]
+        return reply
+
+    def wait(self, seconds: float) -> bool:
+        return bool(self._call(lambda: self._raw.can_read(max(seconds, 0))))
+
+    def track(self) -> bool:
+        return False                                   # redis-py keeps such messages to itself
+
+    def take_invalidated(self) -> set[str] | None:
+        return None
+
+    def fileno(self) -> int:
+        return int(self._raw._sock.fileno())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._raw._sock is None
+
+    def close(self) -> None:
+        self._raw.disconnect()
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except (self._errors.AuthenticationError, self._errors.AuthorizationError) as error:
+            raise self._refused(error) from error      # redis-py counts these among the connection errors
+        except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+            self.close()
+            raise RedisAway(f"lost the connection to Redis: {error}") from error
+        except self._errors.ResponseError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> RedisRefused:
+        # redis-py cuts the code off the answers for which it has a class of its own.
+        codes = {"NoPermissionError": "NOPERM", "AuthenticationError": "NOAUTH", "OutOfMemoryError": "OOM",
+                 "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT", "MasterDownError": "MASTERDOWN",
+                 "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN"}
+        answer = str(error)
+        code = codes.get(type(error).__name__, "ERR")
+        if code == "NOAUTH" and "pair" in answer:
+            code = "WRONGPASS"
+        return RedisRefused(answer if answer.split(" ")[0] in _CODES else f"{code} {answer}")

@@ -1,0 +1,119 @@
+"""A plain socket to Redis and the hiredis parser.
+
+It spares a listener, which forks all day, the memory of redis-py, and every program its import.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import hiredis
+
+from blueque.address import Address
+from blueque.connection import Ahead, Command, exchange, pack, unless_away
+from blueque.errors import RedisAway, RedisRefused
+
+_INCOMPLETE = object()
+
+
+class SocketConnection:
+    """A plain TCP or Unix socket."""
+
+    def __init__(self, address: Address) -> None:
+        self.ahead: Ahead | None = None
+        self.is_proven = False
+        self._pushed: list[Any] = []
+        self._reader = hiredis.Reader(
+            replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
+        )
+        try:
+            self._socket = address.connect()
+        except (OSError, UnicodeError) as error:       # UnicodeError: a host name that cannot be one
+            raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
+        greeting = address.greeting()
+        if greeting:
+            self.send(greeting)
+            for reply in self.receive(len(greeting)):
+                if isinstance(reply, RedisRefused):
+                    self.close()
+                    raise reply
+
+    def send(self, commands: Iterable[Command]) -> None:
+        try:
+            self._socket.sendall(b"".join([pack(command) for command in commands]))
+        except OSError as error:
+            self._lost(error)
+
+    def receive(self, count: int) -> list[Any]:
+        replies: list[Any] = []
+        while len(replies) < count:
+            reply = self._next()
+            if reply is _INCOMPLETE:
+                self._feed()
+            elif isinstance(reply, hiredis.PushNotification):
+                self._pushed.append(reply)
+            else:
+                replies.append(unless_away(reply, self))
+        return replies
+
+    def wait(self, seconds: float) -> bool:
+        if self._reader.has_data():
+            return True
+        poll = select.poll()                           # not select.select: it refuses descriptors above 1023
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(max(seconds, 0) * 1000))
+
+    def track(self) -> bool:
+        commands: list[Command] = [("HELLO", 3), ("CLIENT", "TRACKING", "ON")]
+        return not any(isinstance(reply, RedisRefused) for reply in exchange(self, commands))
+
+    def take_invalidated(self) -> set[str] | None:
+        while self.wait(0):
+            reply = self._next()
+            if reply is _INCOMPLETE:
+                self._feed()
+            else:
+                self._pushed.append(reply)
+        pushed, self._pushed = self._pushed, []
+        named: set[str] = set()
+        for kind, *what in pushed:
+            if kind == "invalidate":
+                if what[0] is None:                    # FLUSHALL and the like
+                    return None
+                named.update(what[0])
+        return named
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _next(self) -> Any:
+        try:
+            return self._reader.gets()
+        except hiredis.ProtocolError as error:
+            self._lost(OSError(f"this is not Redis: {error}"))
+
+    def _feed(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except OSError as error:
+            self._lost(error)
+        if not data:
+            self._lost(OSError("the server closed the connection"))
+        self._reader.feed(data)
+
+    def _lost(self, error: OSError) -> NoReturn:
+        self.close()
+        raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from error
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,863 @@
+"""The program `blueque`, run as a person or a script runs it: arguments in, text and exit code out."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unicodedata
+from datetime import UTC, datetime
+
+import pytest
+import redis as redis_py
+from faults import Fault, FaultProxy
+
+from blueque import __version__, errors, protocol
+from blueque.cli.exits import explain
+from blueque.cli.failure import BUG
+from blueque.cli.show import clean, pieces, span, stamp, width
+
+PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
+NODE = "gpu-1.cluster.example.com_4021"
+HOSTILE_NAMES = [
+    "two words", "it's \"quoted\"", "{braces}", "line\nbreak", "färbe.漢字", "\x1b[31mred\x1b[0m", "-dash", "a\u202eb",
+]
+
+
+@pytest.fixture
+def environ(url):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))}
+    return kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
+
+
+@pytest.fixture
+def run(environ):
+    """Run the program without a terminal."""
+
+    def run(*arguments, stdin="", **more):
+        return subprocess.run(
+            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
+        )
+
+    return run
+
+
+@pytest.fixture
+def on_terminal(environ):
+    """Run the program on a terminal of so many columns and return the lines that it shows."""
+
+    def on_terminal(*arguments, columns=80, **more):
+        ours, theirs = pty.openpty()
+        environment = environ | {"COLUMNS": str(columns)} | more
+        program = subprocess.Popen([*PROGRAM, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        while piece := _read(ours):
+            shown += piece
+        os.close(ours)
+        program.wait(30)
+        return shown.decode().replace("\r\n", "\n").splitlines()
+
+    return on_terminal
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:                                    # the other end is closed
+        return b""
+
+
+@pytest.fixture
+def listener(redis):
+    """A registered listener of the queue video."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+
+def enqueue(redis, task, queue="video", parameters="{}", encoding="json"):
+    protocol.enqueue(redis, queue, task, parameters, encoding, time.time())
+
+
+def start(redis, task):
+    enqueue(redis, task)
+    protocol.pop(redis, "video", NODE, "i1")
+    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
+    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+
+
+def fail(redis, task, error="boom", **facts):
+    start(redis, task)
+    protocol.fail(redis, "video", task, f"secret-{task}", NODE, error, time.time(), facts)
+
+
+def unused_url():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"redis://127.0.0.1:{probe.getsockname()[1]}/0"
+
+
+def columns_of(line):
+    text = re.sub(r"\x1b\[[0-9;]*m", "", line)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+@pytest.mark.parametrize(
+    ("given", "received"),
+    [('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}), ('"text"', "text"), ("17", 17), ("null", None), ("[1.50]", [1.5])],
+)
+def test_what_is_given_as_json_arrives_as_that(run, client, given, received):
+    result = run("enqueue", "video", given)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert client.get_task(result.stdout.strip()).parameters == received
+
+
+def test_enqueue_prints_the_id_and_nothing_else(run):
+    assert re.fullmatch(r"[0-9a-f-]{36}\n", run("enqueue", "video", "{}").stdout)
+
+
+@pytest.mark.parametrize("text", ["hello", '{"a": 1}', "", "  two\nlines\n", "\x1b[31m", "--"])
+def test_text_is_sent_untouched(run, client, text):
+    result = run("enqueue", "--text", "video", "--", text)
+
+    assert client.get_task(result.stdout.strip()).fields["parameters"] == text
+
+
+def test_text_from_standard_input_is_sent_untouched(run, client):
+    result = run("enqueue", "video", "--text", "-", stdin="@home\n")
+
+    assert client.get_task(result.stdout.strip()).parameters == "@home\n"
+
+
+def test_parameters_come_from_a_file(run, client, tmp_path):
+    (tmp_path / "task.json").write_text('{"a":\n1}\n')
+
+    result = run("enqueue", "video", f"@{tmp_path}/task.json")
+
+    assert client.get_task(result.stdout.strip()).parameters == {"a": 1}
+
+
+def test_without_parameters_they_are_null(run, client):
+    assert client.get_task(run("enqueue", "video").stdout.strip()).fields["parameters"] == "null"
+
+
+@pytest.mark.parametrize("given", ["hello", "{'a': 1}", "", "NaN", "[Infinity]", "{", "[" * 100_000, "1e999", '"\\ud800"'])
+def test_what_is_not_json_is_refused_and_nothing_is_written(run, state, given):
+    result = run("enqueue", "video", given)
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert len(result.stderr.splitlines()) <= 3
+    assert "Traceback" not in result.stderr
+
+
+def test_the_refusal_says_how_to_send_a_string(run):
+    assert "--text" in run("enqueue", "video", "hello").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["video", "@/no/such/file"], ["video", "@"], ["", "1"], ["q" * 201, "1"], ["video", "--text"]]
+)
+def test_what_cannot_be_enqueued_is_refused_with_code_2(run, state, arguments):
+    result = run("enqueue", *arguments)
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert "Traceback" not in result.stderr
+
+
+def test_parameters_above_the_limit_are_refused_with_the_size(run, state):
+    result = run("enqueue", "video", '"0123456789"', BLUEQUE_MAX_BYTES="9")
+
+    assert (result.returncode, state()) == (2, {})
+    assert "10 bytes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("when", "eta"),
+    [
+        (["--at", "4102444800.5"], 4102444800.5),
+        (["--at", "2100-01-01T00:00:00Z"], 4102444800.0),
+        (["--at", "2100-01-01T02:00+02:00"], 4102444800.0),
+    ],
+)
+def test_a_task_is_scheduled_for_the_time_that_is_given(run, client, when, eta):
+    task = client.get_task(run("enqueue", "video", "1", *when).stdout.strip())
+
+    assert (task.status, task.eta) == ("scheduled", eta)
+
+
+def test_a_task_is_scheduled_from_now_on(run, client):
+    task = client.get_task(run("enqueue", "video", "1", "--in", "1h30m").stdout.strip())
+
+    assert task.eta == pytest.approx(time.time() + 5400, abs=30)
+
+
+def test_a_time_that_is_past_enqueues_at_once_and_is_remarked_on(run, client):
+    result = run("enqueue", "video", "1", "--at", "5")
+
+    assert client.get_task(result.stdout.strip()).status == "pending"
+    assert "past" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        ["--at", "2100-01-01T00:00:00"], ["--at", "tomorrow"], ["--at", "nan"], ["--at", "inf"], ["--at", "4102444800000"],
+        ["--in", "soon"], ["--in", "-5"], ["--in", "99999999w"], ["--in", "1h", "--at", "5"],
+    ],
+)
+def test_a_time_that_means_nothing_is_refused(run, state, when):
+    result = run("enqueue", "video", "1", *when)
+
+    assert (result.returncode, state()) == (2, {})
+    assert len(result.stderr.splitlines()) <= 3
+
+
+def test_milliseconds_where_seconds_belong_are_recognised(run):
+    assert "not milliseconds?" in run("enqueue", "video", "1", "--at", "4102444800000").stderr
+
+
+def test_each_line_becomes_a_task_and_blank_lines_none(run, client):
+    result = run("enqueue", "video", "--lines", stdin='1\n\n{"a": 2}\r\n  \n"three"')
+
+    tasks = [client.get_task(task_id) for task_id in result.stdout.split()]
+    assert [task.parameters for task in tasks] == [1, {"a": 2}, "three"]
+
+
+def test_each_line_becomes_a_string_with_text(run, client, tmp_path):
+    (tmp_path / "names").write_text("a b\n\n{c\u2028d}\n")
+
+    result = run("enqueue", "video", "--lines", "--text", f"@{tmp_path}/names")
+
+    assert [client.get_task(task_id).parameters for task_id in result.stdout.split()] == ["a b", "", "{c\u2028d}"]
+
+
+@pytest.mark.parametrize("bad", [b"bad", b'"\xff"', b'"' + b"x" * 40 + b'"', b'"\\ud800"'])
+def test_a_bad_line_of_a_file_stops_everything_and_is_named(run, state, tmp_path, bad):
+    (tmp_path / "tasks").write_bytes(b"1\n\n" + bad + b"\n4\n")
+
+    result = run("enqueue", "video", "--lines", f"@{tmp_path}/tasks", BLUEQUE_MAX_BYTES="39")
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert "line 3" in result.stderr
+    assert "Nothing was enqueued" in result.stderr
+
+
+def test_a_bad_line_of_standard_input_stops_there_and_says_how_far_it_got(run, client):
+    result = run("enqueue", "video", "--lines", "-", stdin="1\n2\nbad\n4\n")
+
+    assert (result.returncode, len(result.stdout.split())) == (2, 2)
+    assert client.get_inspector().pending("video") == 2
+    assert "2 enqueued" in result.stderr
+    assert "line 3" in result.stderr
+
+
+def test_lines_need_a_file_or_standard_input(run):
+    assert run("enqueue", "video", "--lines", "[1]").returncode == 2
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_queue_may_have_any_name_and_is_shown_in_one_line(run, on_terminal, name):
+    task_id = run("enqueue", "--", name, "1").stdout.strip()
+
+    assert [item["queue"] for item in json.loads(run("ls", "--json").stdout)["items"]] == [name]
+    assert [item["id"] for item in json.loads(run("ls", "--json", f"--queue={name}").stdout)["items"]] == [task_id]
+    for shown in (run("status").stdout, run("ls").stdout, "\n".join(on_terminal("ls"))):
+        (line,) = [line for line in shown.splitlines() if clean(name) in line and not line.startswith("!")]
+        assert line.isprintable()
+
+
+def test_status_of_an_empty_redis_says_what_to_do(run):
+    result = run("status")
+
+    assert result.returncode == 0
+    assert "blueque enqueue" in result.stdout
+
+
+def test_status_shows_the_address_without_its_password_and_where_it_came_from(run, url, cli):
+    cli.acl_setuser("reader", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@read", "+@connection", "+time"])
+    try:
+        result = run("status", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://reader:secret@"))
+    finally:
+        cli.acl_deluser("reader")
+
+    assert result.returncode == 0
+    assert "redis://reader:***@" in result.stdout
+    assert "(BLUEQUE_REDIS_URL)" in result.stdout
+    assert "secret" not in result.stdout + result.stderr
+
+
+def test_status_shows_queues_running_tasks_and_hosts(run, redis, listener):
+    start(redis, "t-running")
+    enqueue(redis, "t-next")
+
+    lines = run("status").stdout.splitlines()
+
+    assert any(re.match(r"video +0 +1 +0 +1 +0 +0 +[\d.]+ s +1$", line) for line in lines)
+    assert any(re.match(rf"t-running +video +{NODE} +4711 +1 +2 h 1 m$", line) for line in lines)
+    assert any(re.match(r"gpu-1\.cluster\.example\.com +1 +1 +[\d.]+ s +up$", line) for line in lines)
+    assert not any(line.startswith("!") for line in lines)
+
+
+def test_status_points_at_a_queue_that_nobody_serves(run, redis):
+    enqueue(redis, "t1")
+
+    assert re.search(r"^! video: 1 pending, oldest waits [\d.]+ s, no listener$", run("status").stdout, re.MULTILINE)
+
+
+def test_status_points_at_a_queue_whose_listeners_are_silent(run, redis):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time() - 500)
+    enqueue(redis, "t1")
+
+    assert re.search(r"^! video: 1 pending, .* 1 silent$", run("status").stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("queues", [1, 50])
+def test_status_takes_five_round_trips_whatever_the_number_of_queues(run, url, redis, listener, queues):
+    start(redis, "t1")
+    for n in range(queues):
+        enqueue(redis, f"task{n}", f"q{n}")
+    proxy = FaultProxy(url)
+
+    result = run("status", BLUEQUE_REDIS_URL=proxy.url)
+    proxy.close()
+
+    assert (result.returncode, proxy.writes) == (0, 5)
+
+
+def test_status_as_json_gives_times_twice(run, redis, listener):
+    start(redis, "t1")
+    enqueue(redis, "t2")
+
+    status = json.loads(run("status", "--json").stdout)
+
+    assert (status["blueque"], status["kind"]) == (2, "status")
+    assert status["queues"][0]["pending"] == 1
+    assert (status["running"][0]["id"], status["nodes"][0]["state"]) == ("t1", "up")
+    assert datetime.fromisoformat(status["now"]).timestamp() == pytest.approx(status["now_seconds"], abs=1e-5)
+    assert status["now"].endswith("Z")
+
+
+def test_blueque_alone_is_status(run, redis):
+    enqueue(redis, "t1", "some.queue")
+
+    assert "some.queue" in run().stdout
+
+
+def test_blueque_alone_without_a_redis_is_its_help(run):
+    result = run(BLUEQUE_REDIS_URL=unused_url())
+
+    assert (result.returncode, result.stdout) == (0, run("--help").stdout)
+    assert "no Redis at" in result.stderr
+
+
+@pytest.mark.usefixtures("listener")
+def test_ls_shows_what_is_not_finished_nor_scheduled(run, redis):
+    fail(redis, "failed-1")
+    start(redis, "started-1")
+    enqueue(redis, "pending-1")
+    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+
+    assert run("ls", "--ids").stdout.split() == ["started-1", "pending-1"]
+
+
+@pytest.mark.usefixtures("listener")
+def test_ls_shows_the_states_that_are_asked_for(run, redis):
+    fail(redis, "failed-1", error_type="ValueError", exit_code=1)
+    protocol.schedule(redis, "video", "scheduled-1", "1", "json", time.time() + 7290, time.time())
+    enqueue(redis, "pending-1")
+
+    lines = run("ls", "--state", "failed", "--state", "scheduled").stdout.splitlines()[1:]
+
+    assert [line.split()[0] for line in lines] == ["scheduled-1", "failed-1"]
+    assert "due in 2 h 1 m" in lines[0]
+    assert "ValueError, exit 1, ran 2 h 1 m" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "tasks"),
+    [
+        (["render.*"], ["t0", "t1"]), (["render.4k", "ingest"], ["t0", "t2"]), (["[x]"], ["t3"]),
+        (["*"], ["t0", "t1", "t2", "t3", "t4"]),
+    ],
+)
+def test_ls_takes_names_and_patterns_of_queues(run, redis, patterns, tasks):
+    for n, queue in enumerate(["render.4k", "render.8k", "ingest", "[x]", "x"]):
+        enqueue(redis, f"t{n}", queue)
+
+    result = run("ls", "--quiet", *(f"--queue={pattern}" for pattern in patterns))
+
+    assert sorted(result.stdout.split()) == tasks
+
+
+def test_ls_of_a_queue_that_is_not_there_ends_with_code_3(run, redis):
+    enqueue(redis, "t1", "video")
+
+    result = run("ls", "-q", "video", "-q", "vidoe")
+
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "'vidoe'" in result.stderr
+
+
+def test_ls_that_finds_nothing_prints_nothing_on_stdout(run):
+    result = run("ls")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "no such tasks\n")
+
+
+def test_ls_stops_at_the_limit_and_says_so_on_stderr_only(run, redis):
+    for n in range(4):
+        enqueue(redis, f"t{n}")
+
+    result = run("ls", "--limit", "3", "--ids")
+
+    assert result.stdout.split() == ["t0", "t1", "t2"]
+    assert "--limit" in result.stderr
+
+
+def test_ls_as_json_says_whether_there_is_more(run, redis):
+    enqueue(redis, "t0")
+    enqueue(redis, "t1")
+
+    listing = json.loads(run("ls", "--json", "--limit", "1").stdout)
+
+    assert (listing["blueque"], listing["kind"], listing["has_more"]) == (2, "tasks", True)
+    assert [(item["id"], item["status"], item["queue"]) for item in listing["items"]] == [("t0", "pending", "video")]
+
+
+def test_show_takes_the_beginning_of_an_id(run, redis):
+    enqueue(redis, "abcd-1", parameters='{"src":"a.mov"}')
+
+    assert re.search(r'^parameters +\{"src":"a.mov"\}$', run("show", "abcd").stdout, re.MULTILINE)
+
+
+def test_show_of_an_ambiguous_beginning_ends_with_code_2_and_the_candidates(run, redis):
+    enqueue(redis, "abcd-1")
+    enqueue(redis, "abcd-2")
+
+    result = run("show", "abcd")
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "abcd-1, abcd-2" in result.stderr
+
+
+def test_show_of_too_short_a_beginning_ends_with_code_2(run, redis):
+    enqueue(redis, "abcd-1")
+
+    assert run("show", "abc").returncode == 2
+
+
+def test_show_of_an_unknown_task_ends_with_code_3(run):
+    result = run("show", "7c1f0a92")
+
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "'7c1f0a92'" in result.stderr
+
+
+@pytest.mark.usefixtures("listener")
+def test_show_tells_everything_but_the_token(run, redis):
+    fail(redis, "t-failed", error="one\ntwo", error_type="ValueError", exit_code=1, traceback="Traceback:\n  File x")
+
+    text, as_json = run("show", "t-failed").stdout, run("show", "t-failed", "--json").stdout
+
+    assert re.search(r"^error +one\n +two$", text, re.MULTILINE)
+    assert "failed, attempt 1" in text
+    assert f"{NODE}\n" in text
+    assert json.loads(as_json)["item"]["traceback"] == "Traceback:\n  File x"
+    assert "secret" not in text + as_json
+
+
+def test_show_tells_fields_of_other_programs(run, redis, cli):
+    enqueue(redis, "abcd-1")
+    cli.hset("blueque_task_abcd-1", "a_very_long_field", "its value")
+
+    assert "a_very_long_field\n            its value\n" in run("show", "abcd").stdout
+    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {"a_very_long_field": "its value"}
+
+
+def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
+    enqueue(redis, "abcd-1", parameters='{"a":[1,"\\u001b"]}')
+
+    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["parameters"] == {"a": [1, "\x1b"]}
+
+
+def test_what_other_programs_have_put_into_a_task_does_not_break_show(run, redis, cli):
+    enqueue(redis, "abcd-1", parameters='{"a":NaN}')
+    junk = {"created": "nan", "updated": "1e300", "eta": "inf", "started": "-1e15", "attempt": "many", "pid": "\x1b[2J"}
+    cli.hset("blueque_task_abcd-1", mapping=junk)
+
+    text, as_json = run("show", "abcd"), run("show", "abcd", "--json")
+
+    assert (text.returncode, as_json.returncode) == (0, 0)
+    assert json.loads(as_json.stdout)["item"]["parameters"] == '{"a":NaN}'
+    assert "\x1b" not in text.stdout
+
+
+def test_times_are_shown_in_the_local_zone_and_in_utc_when_asked(run, redis):
+    enqueue(redis, "abcd-1")
+    utc = datetime.now(UTC).hour
+
+    local_text = run("show", "abcd", TZ="XYZ-3").stdout
+    utc_text = run("show", "abcd", "--utc", TZ="XYZ-3").stdout
+
+    assert re.search(rf"^created .* {(utc + 3) % 24:02}:..:.. XYZ", local_text, re.MULTILINE)
+    assert re.search(rf"^created .* {utc:02}:..:.. UTC", utc_text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "a\rb\x08c", "\x9b31m", "a\u202egnp.exe", "\0"])
+def test_parameters_cannot_command_the_terminal(run, on_terminal, redis, text):
+    enqueue(redis, "abcd-1", parameters=text, encoding=None)
+
+    for shown in (run("show", "abcd").stdout, "\n".join(on_terminal("show", "abcd", NO_COLOR="1"))):
+        assert all(line.isprintable() for line in shown.split("\n"))
+        assert clean(text) in shown
+    as_json = run("show", "abcd", "--json").stdout
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", as_json)
+    assert json.loads(as_json)["item"]["parameters"] == text
+
+
+def test_bytes_that_are_not_utf_8_are_shown_and_do_no_harm(run, cli, url):
+    with redis_py.Redis.from_url(url) as raw:
+        raw.zadd("blueque_queues", {b"caf\xe9": 0})
+        raw.hset("blueque_task_abcd-1", mapping={"status": "pending", "queue": b"caf\xe9", "parameters": b"\xff"})
+        raw.lpush(b"blueque_pending_tasks_caf\xe9", "abcd-1")
+
+    assert "caf\\udce9" in run("ls").stdout
+    assert "\\udcff" in run("show", "abcd").stdout
+    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["queue"] == "caf\udce9"
+    assert run("status").returncode == 0
+
+
+def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_number(run, redis):
+    enqueue(redis, "t1", "漢字")
+
+    assert "\\u6f22\\u5b57" in run("ls", PYTHONIOENCODING="latin-1").stdout
+
+
+@pytest.mark.parametrize(("queues", "columns"), [(0, 80), (3, 80), (40, 80), (3, 100)])
+def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, columns):
+    for n in range(queues):
+        enqueue(redis, f"{n:08}-0000-4000-8000-000000000000", f"q{n}" if n != 1 else "a long name, 漢字 " * 9)
+    if queues:
+        fail(redis, "failed-with-a-long-id-of-its-own", "x" * 500, error_type="A.Very.Long.Exception.Name" * 3)
+        start(redis, "started-with-a-long-id-of-its-own")
+
+    looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"], ["ls", "--help"], ["enqueue", "--help"]]
+    for arguments in looks + [["show", "failed-with"]] * bool(queues):
+        lines = on_terminal(*arguments, columns=columns)
+        assert lines
+        assert max(columns_of(line) for line in lines) <= columns, arguments
+
+
+def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, redis):
+    name = "q" * 150
+    enqueue(redis, "0123456789-a-task", name)
+
+    status = run("status", COLUMNS="80").stdout
+    assert f"\n! {name}: 1 pending" in status
+    assert f"\n{name} " in status
+    assert name in run("ls", COLUMNS="80").stdout
+    assert not any(name in line for line in on_terminal("ls"))
+    assert any("qqq…" in line for line in on_terminal("ls"))
+
+
+def test_a_uuid_is_short_on_a_terminal_and_whole_in_a_pipe(run, on_terminal):
+    task_id = run("enqueue", "video", "1").stdout.strip()
+
+    assert on_terminal("ls")[1].split()[0] == task_id[:8]
+    assert run("ls").stdout.splitlines()[1].split()[0] == task_id
+    assert on_terminal("ls", "--ids") == [task_id]
+
+
+@pytest.mark.usefixtures("listener")
+def test_colour_is_for_terminals_only_and_not_with_no_color(run, on_terminal, redis):
+    start(redis, "t1")
+
+    assert "\x1b[" in "\n".join(on_terminal("ls", TERM="xterm"))
+    assert "\x1b" not in "\n".join(on_terminal("ls", TERM="xterm", NO_COLOR="1"))
+    assert "\x1b" not in run("ls", TERM="xterm").stdout
+
+
+def test_a_long_value_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, redis):
+    enqueue(redis, "abcd-1", parameters="x" * 5000, encoding=None)
+
+    assert len(on_terminal("show", "abcd")) < 24
+    assert "x" * 5000 in run("show", "abcd").stdout
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("verb", ["ls --limit 3000", "status", "show abcd"])
+def test_a_reader_that_leaves_early_is_no_error(environ, redis, verb, unbuffered):
+    enqueue(redis, "abcd-1", parameters="x" * 500_000, encoding=None)
+    for n in range(600):
+        enqueue(redis, f"t{n}", f"{n:0200}")
+    command = f'"{sys.executable}" -m blueque.cli.main {verb} | head -c 1 >/dev/null; echo "${{PIPESTATUS[0]}}"'
+    environment = environ | {"PYTHONUNBUFFERED": unbuffered}
+
+    result = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+
+    assert (result.stdout, result.stderr) == ("141\n", "")
+
+
+def test_enqueue_stops_when_nobody_reads_the_ids_and_says_how_far_it_got(environ, client):
+    command = f'yes 1 | "{sys.executable}" -m blueque.cli.main enqueue video --lines | head -n 1 >/dev/null'
+
+    result = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60)
+
+    (count,) = re.findall(r"(\d+) enqueued, then it stopped: nobody reads", result.stderr)
+    assert client.get_inspector().pending("video") == int(count)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_is_no_bug(environ, redis, closed):
+    command = f'"{sys.executable}" -m blueque.cli.main enqueue video --lines {closed}'
+
+    result = subprocess.run(["bash", "-c", command], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_told_in_one_line(environ, redis):
+    enqueue(redis, "t1")
+
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*PROGRAM, "ls"], env=environ, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+
+    assert result.returncode == 1
+    assert result.stderr == "blueque: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["ls"], ["show", "abcd"], ["enqueue", "video", "1"]])
+def test_no_redis_is_code_69_at_once_and_three_lines_at_most(run, arguments):
+    before = time.monotonic()
+
+    result = run(*arguments, BLUEQUE_REDIS_URL=unused_url())
+
+    assert (result.returncode, result.stdout) == (69, "")
+    assert 1 <= len(result.stderr.splitlines()) <= 3
+    assert "BLUEQUE_REDIS_URL" in result.stderr
+    assert time.monotonic() - before < 4
+
+
+def test_when_an_answer_is_lost_the_task_that_is_there_all_the_same_is_named(run, url, client):
+    proxy = FaultProxy(url)
+    named, enqueued = [], []
+    for write in range(1, 10):
+        proxy.arm(Fault.CUT_AFTER, write)
+        result = run("enqueue", "video", "1", BLUEQUE_REDIS_URL=proxy.url)
+        enqueued += result.stdout.split()
+        if not proxy.has_struck:
+            break
+        assert (result.returncode, result.stdout) == (69, "")
+        named += re.findall(r"blueque show ([0-9a-f-]{36})", result.stderr)
+    proxy.close()
+
+    assert (len(named), len(enqueued)) == (1, 1)
+    assert [client.get_task(task_id).status for task_id in named + enqueued] == ["pending", "pending"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"], ["ls", "--frobnicate"], ["show"], ["enqueue"], ["ls", "--state", "lost"], ["ls", "--limit", "0"],
+        ["ls", "--limit", "x"], ["--redis-url", "http://x", "status"], ["status", "--redis-url", "redis://h:port"],
+    ],
+)
+def test_wrong_usage_is_code_2_and_two_lines(run, arguments):
+    result = run(*arguments)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert 1 <= len(result.stderr.splitlines()) <= 2
+
+
+def test_a_mistyped_verb_is_answered_with_the_right_one(run):
+    assert "enqueue" in run("enqeue").stderr
+
+
+@pytest.mark.parametrize("name", ["BLUEQUE_REDIS_URL", "REDIS_URL"])
+def test_a_wrong_address_in_the_environment_is_code_78_and_names_the_variable(run, name):
+    result = run("status", **({"BLUEQUE_REDIS_URL": ""} | {name: "http://localhost"}))
+
+    assert result.returncode == 78
+    assert f"blueque: {name}:" in result.stderr
+
+
+def test_a_wrong_size_in_the_environment_is_code_78(run):
+    result = run("enqueue", "video", "1", BLUEQUE_MAX_BYTES="much")
+
+    assert result.returncode == 78
+    assert "BLUEQUE_MAX_BYTES" in result.stderr
+
+
+def test_a_database_that_is_not_there_is_code_78(run, url):
+    assert run("status", "--redis-url", url.removesuffix("/0") + "/99").returncode == 78
+
+
+def test_a_key_of_another_type_is_code_78(run, cli):
+    cli.set("blueque_queues", "not ours")
+
+    assert run("status").returncode == 78
+
+
+def test_a_user_who_may_only_read_gets_code_77_and_nothing_is_written(run, url, cli, state):
+    reads = ["+@read", "+@connection", "+@transaction"]
+    cli.acl_setuser("reader", enabled=True, passwords=["+pw"], keys=["*"], commands=reads)
+    try:
+        result = run("enqueue", "video", "1", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://reader:pw@"))
+    finally:
+        cli.acl_deluser("reader")
+
+    assert (result.returncode, state()) == (77, {})
+    assert len(result.stderr.splitlines()) <= 3
+
+
+def test_a_wrong_password_is_code_77_and_is_not_shown(run, url):
+    result = run("status", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://nobody:wrong-secret@"))
+
+    assert result.returncode == 77
+    assert "wrong-secret" not in result.stdout + result.stderr
+
+
+def test_the_address_is_taken_before_or_after_the_verb_and_before_the_environment(run, url):
+    for arguments in (["--redis-url", url, "status"], ["status", "--redis-url", url]):
+        result = run(*arguments, BLUEQUE_REDIS_URL=unused_url())
+        assert result.returncode == 0
+        assert "(--redis-url)" in result.stdout
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
+    error = kind.__new__(kind)
+    error.task_id, error.code = None, "NOPERM"
+
+    failure = explain(error, "default")
+
+    assert (failure.exit_code != BUG) == (kind is not errors.BluequeError)
+
+
+@pytest.mark.parametrize("is_debug", [False, True])
+def test_a_traceback_is_shown_with_debug_only(run, is_debug):
+    result = run(*["--debug"] * is_debug, "status", BLUEQUE_REDIS_URL=unused_url())
+
+    assert ("Traceback" in result.stderr) == is_debug
+    assert result.returncode == 69
+
+
+@pytest.mark.parametrize("is_debug", [False, True])
+def test_a_bug_is_code_1_with_one_sentence_and_a_traceback_with_debug_only(is_debug):
+    code = """if True:
+        import click
+        from blueque.cli.exits import run
+        from blueque.cli.options import debug_option
+        @click.command()
+        @debug_option
+        def command(): raise OverflowError("\\x1b[31m")
+        run(command, "program")
+    """
+
+    result = subprocess.run(
+        [sys.executable, "-c", code, *["--debug"] * is_debug], capture_output=True, text=True, timeout=30
+    )
+
+    assert result.returncode == 1
+    assert "program: unexpected OverflowError: \\x1b" in result.stderr
+    assert ("Traceback" in result.stderr) == is_debug
+    assert is_debug or "\x1b" not in result.stderr
+
+
+def test_ctrl_c_is_code_130_without_a_word(environ):
+    program = subprocess.Popen(
+        [*PROGRAM, "enqueue", "video", "--lines"], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )
+    assert program.stdin is not None and program.stdout is not None
+    program.stdin.write("1\n")
+    program.stdin.flush()
+    assert len(program.stdout.readline()) == 37        # now it waits for the second line
+
+    program.send_signal(signal.SIGINT)
+
+    code = program.wait(30)                            # with its input still open, or it would just come to the end
+    _, told = program.communicate()
+    assert (code, told) == (130, "1 enqueued, then it stopped:\n")
+
+
+def test_version_tells_the_version(run):
+    assert run("--version").stdout == f"blueque {__version__}\n"
+
+
+def test_help_fits_a_terminal_of_24_lines_and_names_every_verb(run):
+    lines = run("--help").stdout.splitlines()
+
+    assert len(lines) <= 24
+    assert {"status", "ls", "show", "enqueue"} <= {line.split()[0] for line in lines if line.startswith("  ")}
+
+
+def test_every_verb_has_its_help(run):
+    for verb in ("status", "ls", "show", "enqueue"):
+        result = run(verb, "--help")
+        assert (result.returncode, result.stdout.split()[:3]) == (0, ["Usage:", "blueque", verb])
+
+
+@pytest.mark.parametrize("module", ["redis", "asyncio", "importlib.metadata", "ssl"])
+def test_help_does_not_load(module):
+    code = f"""if True:
+        import sys, blueque.cli.main
+        sys.argv[1:] = ["--help"]
+        try:
+            blueque.cli.main.main()
+        except SystemExit:
+            sys.exit({module!r} in sys.modules)
+    """
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30).returncode == 0
+
+
+def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_help():
+    """Whatever `import blueque` may load: an empty package stands in for it here."""
+    code = """if True:
+        import sys, types, importlib.util
+        package = types.ModuleType("blueque")
+        package.__path__ = list(importlib.util.find_spec("blueque").submodule_search_locations)
+        sys.modules["blueque"] = package
+        import blueque.cli.main
+        sys.argv[1:] = ["--help"]
+        try:
+            blueque.cli.main.main()
+        except SystemExit:
+            print("loaded:", *sorted(name for name in sys.modules if name.startswith(("blueque.", "hiredis", "redis"))))
+    """
+
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+    assert set(result.stdout.splitlines()[-1].split()[1:]) == {
+        "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
+        "blueque.cli.show", "blueque.errors", "blueque.settings", "blueque.version",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0 s"), (0.84, "0.8 s"), (9.94, "9.9 s"), (9.96, "9 s"), (41.9, "41 s"), (60, "1 m"), (252, "4 m 12 s"),
+        (11520, "3 h 12 m"), (3600, "1 h"), (187_200, "2 d 4 h"), (86400 * 400, "400 d"), (-3, "0.0 s"), (None, "-"),
+        (float("nan"), "-"), (float("inf"), "-"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(seconds, words):
+    assert span(seconds) == words
+
+
+def test_a_time_out_of_the_calendar_is_a_dash():
+    assert (stamp(1e300, True), stamp(float("nan"), True), stamp(None, True)) == ("-", "-", "-")
+    assert stamp(1795238548.7, True) == "2026-11-21 05:22:28 UTC"
+
+
+def test_wide_characters_count_twice_and_combining_ones_not_at_all():
+    assert (width("abc"), width("漢字"), width("e\u0301")) == (3, 4, 1)
+    assert pieces("漢字ab", 3) == ["漢", "字a", "b"]

@@ -1,0 +1,350 @@
+"""blueque.inspector and blueque.survey: what is told of a Redis, and at what price."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from faults import FaultProxy
+
+from blueque import Client, protocol
+from blueque.inspector import Inspector
+
+NODE = "gpu-1.example.com_4021"
+
+
+@pytest.fixture
+def inspector(redis):
+    return Inspector(redis)
+
+
+@pytest.fixture
+def proxy(url):
+    proxy = FaultProxy(url)
+    yield proxy
+    proxy.close()
+
+
+def register(redis, queue="video", node=NODE, beat_every=10, now=None):
+    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": beat_every}, now or time.time())
+
+
+def enqueue(redis, task, queue="video", now=1000.0):
+    protocol.enqueue(redis, queue, task, "{}", "json", now)
+
+
+def reserve(redis, task, queue="video", node=NODE, now=2000.0):
+    enqueue(redis, task, queue)
+    protocol.pop(redis, queue, node, f"i-{node}")
+    assert protocol.reserve(redis, queue, task, f"token-{task}", node, f"i-{node}", now)
+
+
+def start(redis, task, queue="video", node=NODE, now=3000.0):
+    reserve(redis, task, queue, node)
+    protocol.start(redis, queue, task, f"token-{task}", node, 77, now)
+
+
+def complete(redis, task, queue="video", now=4000.0):
+    start(redis, task, queue)
+    protocol.complete(redis, queue, task, f"token-{task}", NODE, "out", None, now)
+
+
+def fail(redis, task, queue="video", now=4000.0):
+    start(redis, task, queue)
+    protocol.fail(redis, queue, task, f"token-{task}", NODE, "why", now)
+
+
+def listed(inspector, *statuses, queues=("video",), limit=50):
+    return [task.id for task in inspector.listing(queues, statuses, limit).tasks]
+
+
+def states(inspector):
+    return {node.id: node.state for node in inspector.overview().nodes}
+
+
+def test_the_overview_counts_each_status(redis, inspector):
+    register(redis)
+    reserve(redis, "reserved")
+    start(redis, "started")
+    for n in range(3):
+        complete(redis, f"complete{n}")
+    for n in range(2):
+        fail(redis, f"failed{n}")
+    protocol.schedule(redis, "video", "scheduled", "{}", "json", 9e9, 1000.0)
+    for n in range(4):
+        enqueue(redis, f"pending{n}")
+
+    (line,) = inspector.overview().lines
+
+    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, None, 1)
+
+
+def test_the_overview_of_an_empty_redis_is_empty(inspector):
+    overview = inspector.overview()
+
+    assert overview[1:] == ([], [], [])
+
+
+@pytest.mark.parametrize("queues", [1, 60])
+def test_the_overview_takes_four_round_trips_whatever_the_number_of_queues(redis, proxy, queues):
+    for n in range(queues):
+        register(redis, f"q{n}")
+        start(redis, f"task{n}", f"q{n}")
+        enqueue(redis, f"next{n}", f"q{n}")
+    client = Client(proxy.url)
+
+    overview = client.get_inspector().overview()
+
+    assert (len(overview.lines), len(overview.running), proxy.writes) == (queues, queues, 4)
+
+
+def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, inspector):
+    enqueue(redis, "first", now=inspector.now() - 3600)
+    enqueue(redis, "second", now=inspector.now() - 60)
+
+    (line,) = inspector.overview().lines
+
+    assert line.oldest == pytest.approx(3600, abs=10)
+
+
+def test_a_promoted_task_has_been_pending_since_its_promotion_only(redis, inspector):
+    now = inspector.now()
+    protocol.schedule(redis, "video", "t1", "{}", "json", now - 90, now - 7200)
+    protocol.enqueue_due(redis, "video", now - 60)
+
+    (line,) = inspector.overview().lines
+
+    assert line.oldest == pytest.approx(60, abs=10)
+
+
+def test_an_age_is_never_negative_when_a_producers_clock_is_ahead(redis, inspector):
+    enqueue(redis, "t1", now=inspector.now() + 3600)
+
+    (line,) = inspector.overview().lines
+
+    assert line.oldest == 0.0
+
+
+def test_what_the_hash_does_not_confirm_is_not_counted_as_running(redis, cli, inspector):
+    register(redis)
+    start(redis, "real")
+    cli.sadd("blueque_started_tasks_video", "junk", f"{NODE} 78 deleted", "a b c d")
+
+    overview = inspector.overview()
+
+    assert ([task.id for task in overview.running], overview.lines[0].started) == (["real"], 1)
+
+
+def test_running_tasks_come_longest_first_and_without_their_parameters(redis, inspector):
+    register(redis)
+    start(redis, "short", now=3500.0)
+    start(redis, "long", now=3000.0)
+
+    running = inspector.overview().running
+
+    assert [(task.id, task.parameters) for task in running] == [("long", None), ("short", None)]
+
+
+def test_a_listener_is_up_while_it_beats_and_silent_after_the_lease(redis, inspector):
+    register(redis, node="a_1")
+    register(redis, node="b_1", now=time.time() - 61)
+
+    assert states(inspector) == {"a_1": "up", "b_1": "silent"}
+
+
+def test_a_listener_that_nobody_beats_for_is_unattended_however_old(redis, inspector):
+    register(redis, node="a_1", beat_every=0, now=1000.0)
+
+    assert states(inspector) == {"a_1": "unattended"}
+
+
+def test_a_listener_of_1_0_0_is_told_as_such(redis, cli, inspector):
+    enqueue(redis, "t1")
+    cli.sadd("blueque_listeners_video", "old_1")
+
+    (node,) = inspector.overview().nodes
+
+    assert node == ("old_1", "video", "1.0.0", None, ())
+
+
+def test_a_listener_that_is_registered_nowhere_but_runs_a_task_is_gone(redis, cli, inspector):
+    register(redis)
+    start(redis, "t1")
+    cli.delete(f"blueque_listener_video_{NODE}", "blueque_listeners_video", "blueque_nodes_video")
+
+    (node,) = inspector.overview().nodes
+
+    assert node == (NODE, "video", "gone", None, ("t1",))
+
+
+def test_a_listing_puts_what_runs_longest_first_and_what_finished_last_first(redis, inspector):
+    register(redis)
+    complete(redis, "c1", now=4000.0)
+    complete(redis, "c2", now=5000.0)
+    start(redis, "s2", now=3100.0)
+    start(redis, "s1", now=3000.0)
+    enqueue(redis, "p1", now=1000.0)
+    enqueue(redis, "p2", now=1001.0)
+
+    assert listed(inspector, "complete", "started", "pending") == ["s1", "s2", "p1", "p2", "c2", "c1"]
+
+
+def test_tasks_of_one_bulk_are_listed_in_the_order_in_which_they_will_run(redis, inspector):
+    for n in (3, 1, 2):
+        enqueue(redis, f"t{n}", now=1000.0)
+
+    assert listed(inspector, "pending") == ["t3", "t1", "t2"]
+
+
+def test_scheduled_tasks_are_listed_by_when_they_are_due(redis, inspector):
+    protocol.schedule(redis, "video", "later", "{}", "json", 9e9, 1000.0)
+    protocol.schedule(redis, "audio", "sooner", "{}", "json", 8e9, 1000.0)
+
+    assert listed(inspector, "scheduled", queues=("audio", "video")) == ["sooner", "later"]
+
+
+def test_a_listing_ends_at_its_limit_with_the_next_in_line_and_says_that_there_is_more(redis, inspector):
+    for n in range(5):
+        enqueue(redis, f"t{n}", now=1000.0 + n)
+
+    listing = inspector.listing(["video"], ["pending"], 2)
+
+    assert ([task.id for task in listing.tasks], listing.has_more) == (["t0", "t1"], True)
+
+
+def test_a_listing_that_shows_everything_says_so(redis, inspector):
+    enqueue(redis, "t0")
+    enqueue(redis, "t1")
+
+    assert not inspector.listing(["video"], ["pending"], 2).has_more
+
+
+def test_a_listing_leaves_out_hints_without_a_task_and_other_queues(redis, cli, inspector):
+    enqueue(redis, "t0")
+    enqueue(redis, "other", "audio")
+    cli.lpush("blueque_pending_tasks_video", "deleted", "other")
+
+    assert listed(inspector, "pending") == ["t0"]
+
+
+def test_a_pending_task_in_the_list_of_a_dead_listener_is_listed(redis, inspector):
+    register(redis)
+    enqueue(redis, "t0")
+    protocol.pop(redis, "video", NODE, f"i-{NODE}")
+
+    assert listed(inspector, "pending") == ["t0"]
+
+
+def test_a_started_task_is_not_listed_as_reserved_though_its_listener_holds_it(redis, inspector):
+    register(redis)
+    start(redis, "s")
+    reserve(redis, "r")
+
+    assert listed(inspector, "reserved") == ["r"]
+
+
+@pytest.mark.parametrize("queues", [1, 60])
+def test_a_listing_takes_three_round_trips(redis, proxy, queues):
+    for n in range(queues):
+        register(redis, f"q{n}")
+        start(redis, f"t{n}", f"q{n}")
+    inspector = Client(proxy.url).get_inspector()
+
+    inspector.listing([f"q{n}" for n in range(queues)], ["started", "reserved", "pending"], 50)
+
+    assert proxy.writes == 3
+
+
+def test_a_task_is_found_by_the_beginning_of_its_id(redis, inspector):
+    enqueue(redis, "abcd-1")
+    enqueue(redis, "abce-2")
+
+    assert inspector.find("abcd") == ["abcd-1"]
+
+
+def test_all_tasks_that_begin_so_are_found(redis, inspector):
+    enqueue(redis, "abcd-2")
+    enqueue(redis, "abcd-1", "audio")
+
+    assert inspector.find("abcd") == ["abcd-1", "abcd-2"]
+
+
+def test_no_more_than_twenty_are_found(redis, inspector):
+    for n in range(30):
+        enqueue(redis, f"abcd-{n}")
+
+    assert len(inspector.find("abcd")) == 20
+
+
+def test_a_whole_id_is_found_however_short_and_though_others_begin_with_it(redis, inspector):
+    enqueue(redis, "abcd")
+    enqueue(redis, "abcd-1")
+    enqueue(redis, "x")
+
+    assert (inspector.find("abcd"), inspector.find("x")) == (["abcd"], ["x"])
+
+
+def test_a_beginning_of_three_characters_finds_nothing(redis, inspector):
+    enqueue(redis, "abcd-1")
+
+    assert inspector.find("abc") == []
+
+
+@pytest.mark.parametrize("place", ["pending", "scheduled", "complete", "failed", "started", "reserved"])
+def test_what_1_0_0_has_made_and_no_index_names_is_found(redis, cli, inspector, place):
+    cli.zadd("blueque_queues", {"video": 1})
+    cli.hset("blueque_task_abcd-1", mapping={"status": place, "queue": "video"})
+    match place:
+        case "scheduled":
+            cli.zadd("blueque_scheduled_tasks_video", {"abcd-1": 9e9})
+        case "started":
+            cli.sadd("blueque_started_tasks_video", "old_1 77 abcd-1")
+        case "reserved":
+            cli.sadd("blueque_listeners_video", "old_1")
+            cli.lpush("blueque_reserved_tasks_video_old_1", "abcd-1")
+        case _:
+            cli.lpush(f"blueque_{place}_tasks_video", "abcd-1")
+
+    assert inspector.find("abcd") == ["abcd-1"]
+
+
+def test_a_task_that_1_0_0_has_deleted_is_not_found_though_the_index_names_it(redis, cli, inspector):
+    enqueue(redis, "abcd-1")
+    cli.delete("blueque_task_abcd-1")
+
+    assert inspector.find("abcd") == []
+
+
+def test_a_task_in_the_last_of_many_queues_is_found(redis, inspector):
+    for n in range(45):
+        enqueue(redis, f"task-{n:02}-of-45", f"q{n:02}")
+
+    assert inspector.find("task-44") == ["task-44-of-45"]
+
+
+def test_the_version_of_the_server_is_told(inspector, cli):
+    assert inspector.server_version() == cli.info("server")["redis_version"]
+
+
+def test_the_version_of_the_server_is_none_for_a_user_who_may_not_ask(server, inspector, cli):
+    cli.acl_setuser("reader", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all", "-info"])
+    try:
+        reader = Client(server.url.replace("redis://", "redis://reader:pw@")).get_inspector()
+
+        assert (reader.server_version(), reader.queues()) == (None, [])
+    finally:
+        cli.acl_deluser("reader")
+
+
+def test_looking_changes_nothing(redis, inspector, state):
+    register(redis)
+    fail(redis, "abcd-1")
+    start(redis, "abcd-2")
+    enqueue(redis, "abcd-3")
+    before = state()
+
+    inspector.overview()
+    inspector.listing(["video", "none"], ["started", "reserved", "pending", "scheduled", "failed", "complete"], 10)
+    inspector.find("abcd")
+
+    assert state() == before
