@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from blueque import settings
@@ -69,6 +71,16 @@ class Client:
     def get_inspector(self) -> Inspector:
         """Return what looks at Redis and changes nothing."""
         return Inspector(self._redis)
+
+    def with_patience(self, seconds: float) -> Client:
+        """Return a client of the same Redis that tries for so long when it does not answer."""
+        other = copy.copy(self)
+        other._redis = Redis(other._connect, seconds)
+        return other
+
+    def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:
+        """Have a function wait for each answer of Redis in place of a blocking read; it may give up by returning False."""
+        self._redis.has_answer = has_answer
 
     def get_lookout(self) -> Lookout:
         """Return what sees changes of all queues at once; it has a connection of its own."""

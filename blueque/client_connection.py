@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from blueque.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
-from blueque.connection import AWAY, Ahead, Command, pack, unless_away
+from blueque.connection import AWAY, Ahead, Command, Connection, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class ClientConnection:
 
         self.ahead: Ahead | None = None
         self.is_proven = False
+        self.has_answer: Callable[[Connection], bool] | None = None    # redis-py reads as it does
         self._errors = redis.exceptions
         pool = client.connection_pool
         settings = dict(pool.connection_kwargs)
@@ -69,6 +70,9 @@ class ClientConnection:
 
     def track(self) -> bool:
         return False                                   # redis-py keeps such messages to itself
+
+    def has_invalidated(self) -> bool:
+        return False
 
     def take_invalidated(self) -> set[str] | None:
         return None

@@ -45,6 +45,7 @@ class Connection(Protocol):
     """What the rest of Blueque knows of a connection. Error replies are values; a broken connection raises RedisAway."""
 
     ahead: Ahead | None
+    has_answer: Callable[[Connection], bool] | None    # waits for an answer in the owner's way; False gives up
     is_proven: bool                                    # it has been seen to take a MULTI
 
     @property
@@ -62,6 +63,9 @@ class Connection(Protocol):
     def track(self) -> bool:
         """Ask Redis to tell which of the keys that this connection reads change afterwards; False when it won't."""
 
+    def has_invalidated(self) -> bool:
+        """Tell whether such news has arrived already, so that waiting for it would be in vain."""
+
     def take_invalidated(self) -> set[str] | None:
         """Return those keys, each once until it is read again; None when all have to be taken for changed."""
 
@@ -74,12 +78,14 @@ class Redis:
     """The connections of one Client: one for each thread, made when first needed, left behind after a fork.
 
     patience: how long, in seconds, a call tries again when Redis does not answer.
+    has_answer: if set, waits for each answer in place of a blocking read, and may give up by returning False.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
         self.patience = patience
         self._connect = connect
         self._local = threading.local()
+        self.has_answer: Callable[[Connection], bool] | None = None
 
     def connection(self) -> Connection:
         """Return this thread's connection, made now if need be."""
@@ -89,6 +95,7 @@ class Redis:
                 return kept
             kept.close()                               # after a fork this closes our copy, not the parent's connection
         self._local.connection = made = self._connect()
+        made.has_answer = self.has_answer
         self._local.pid = os.getpid()
         return made
 

@@ -135,6 +135,10 @@ class Listener:
         # A 1.0.0 producer wakes nobody, so look for ourselves as well.
         return self._has_marker or Inspector(self._redis).pending(self.queue) > 0
 
+    def decline(self) -> None:
+        """Take nothing now, and let another listener have the wake-up call if it came to us."""
+        self._pass_marker_on(True)
+
     def leave(self) -> bool:
         """Take leave, and hand on the wake-up call if one went to us for nothing. False: we still hold a task.
 

@@ -7,18 +7,26 @@ is no tracking (TLS through redis-py, a proxy, an ACL without +client|tracking) 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Connection, exchange, raise_refusal
+from blueque.errors import RedisRefused
+
+BATCH = 500                                            # queues that are looked at in one write
 
 
 class View(NamedTuple):
-    """What is known of one queue. next_eta: of its next scheduled task, in Unix seconds."""
+    """What is known of one queue.
 
-    is_pending: bool
-    next_eta: float | None
+    next_eta: of its next scheduled task, in Unix seconds.
+    refusal: what Redis said instead, when a key is of the wrong type or not ours to read.
+    """
+
+    is_pending: bool = False
+    next_eta: float | None = None
+    refusal: str | None = None
 
 
 class Lookout:
@@ -29,9 +37,18 @@ class Lookout:
         self.is_tracking = False
         self._connect = connect
         self._connection: Connection | None = None
+        self._stale: set[str] = set()
 
     def fileno(self) -> int | None:
         return self._connection.fileno() if self._connection is not None and self.is_tracking else None
+
+    def has_news(self) -> bool:
+        """Tell whether there is news that came along with something else, so that `fileno()` will not show it."""
+        return self._connection is not None and self._connection.has_invalidated()
+
+    def look_again_at(self, queue: str) -> None:
+        """Have the next refresh look at this queue."""
+        self._stale.add(queue)
 
     def refresh(self, whole: bool = False) -> set[str]:
         """Look at what has changed, or at everything; return the queues that were looked at. Raises RedisAway."""
@@ -56,16 +73,23 @@ class Lookout:
             changed = {keys.QUEUES}
             self.views.clear()
         stale = {queue for queue in self.views if {keys.pending(queue), keys.scheduled(queue)} & changed}
+        stale |= self._stale & set(self.views)
+        self._stale.clear()
         if keys.QUEUES in changed:
             replies = exchange(self._connection, [("ZRANGE", keys.QUEUES, 0, -1)])
             raise_refusal(replies)
             stale |= set(replies[0]) - set(self.views)
             self.views = {queue: view for queue, view in self.views.items() if queue in replies[0]}
-        self._read(sorted(stale))
+        for queues in batches(sorted(stale), BATCH):
+            self._read(self._connection, queues)
         return stale
 
-    def _read(self, queues: list[str]) -> None:
-        if not queues or self._connection is None:
+    def _read(self, connection: Connection, queues: list[str]) -> None:
+        """Look at some queues: at all in one command first, for mostly there is nothing in any."""
+        every = [key for queue in queues for key in (keys.pending(queue), keys.scheduled(queue))]
+        (anything,) = exchange(connection, [("EXISTS", *every)])
+        if anything == 0:
+            self.views.update(dict.fromkeys(queues, View()))
             return
         commands = [
             command
@@ -75,10 +99,19 @@ class Lookout:
                 ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
             )
         ]
-        replies = exchange(self._connection, commands)
-        raise_refusal(replies)
+        replies = exchange(connection, commands)
         for queue, exists, first in zip(queues, replies[::2], replies[1::2], strict=True):
-            self.views[queue] = View(bool(exists), _score(first))
+            refusal = next((reply for reply in (exists, first) if isinstance(reply, RedisRefused)), None)
+            if refusal is not None:
+                self.views[queue] = View(refusal=refusal.answer)
+            else:
+                self.views[queue] = View(bool(exists), _score(first))
+
+
+def batches(items: list[str], size: int) -> Iterator[list[str]]:
+    """Yield the items, so many at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _score(first: list[str] | list[list[str | float]]) -> float | None:

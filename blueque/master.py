@@ -34,6 +34,7 @@ EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _PRUNE_EVERY = 3600.0
+_IMPORTED = b"\0imported"
 
 
 class Choices(NamedTuple):
@@ -158,7 +159,7 @@ def check_work(choices: Choices) -> str | None:
     """Return why the work cannot be done, in a sentence, or None. The handler is imported in a child that then ends."""
     if choices.command is not None:
         if process.find_program(choices.command[0]) is None:
-            return f"cannot run {choices.command[0]!r}: no such program"
+            return f"cannot run {choices.command[0]!r}: no such program, or it is not executable"
         return None
     read, write = os.pipe()
 
@@ -167,17 +168,19 @@ def check_work(choices: Choices) -> str | None:
             task_process.resolve(choices.handler or "")
         except BaseException as error:                 # a module may call sys.exit when it is imported
             reason = str(error) if isinstance(error, BluequeError) else f"{type(error).__name__}: {error}"
-            os.write(write, reason.encode("utf-8", "backslashreplace")[:4000] or b"no reason given")
+            os.write(write, reason.encode("utf-8", "backslashreplace")[:4000])
             return 1
+        os.write(write, _IMPORTED)
         return 0
 
     pid = process.fork(try_import)
     os.close(write)
     with open(read, "rb") as pipe:
-        reason = pipe.read().decode()
+        said = pipe.read()
     code = process.wait_for(pid)
-    if code == 0:
+    if said == _IMPORTED:
         return None
+    reason = said.decode()
     return f"cannot import the handler {choices.handler}: {reason or process.describe(code)}"
 
 

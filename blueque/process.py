@@ -79,8 +79,7 @@ def become_subreaper() -> None:
 
 def fork(body: Callable[[], int]) -> int:
     """Run `body()` in a new process and return its pid. The child ends with what `body` returns, and never comes back."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     pid = os.fork()
     if pid:
         return pid
@@ -95,10 +94,17 @@ def _leave_with(body: Callable[[], int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         try:
-            sys.stdout.flush()                         # os._exit flushes nothing
-            sys.stderr.flush()
+            _flush()                                   # os._exit flushes nothing
         finally:
             os._exit(status)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # nobody reads it any more, it is closed, or there is none
+            pass
 
 
 class Ending:
@@ -202,6 +208,15 @@ def out_of_memory_kills() -> int:
     except OSError:
         pass
     return 0
+
+
+def discard(numbers: Iterable[int]) -> None:
+    """Forget signals that are held back, and have those that come act as they do by default."""
+    pending = signal.sigpending()
+    for number in numbers:
+        if number in pending:
+            signal.signal(number, signal.SIG_IGN)      # which drops what is held back
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @contextlib.contextmanager

@@ -9,20 +9,30 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from blueque import process
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
+from blueque.queue import Queue
 from blueque.trouble import Trouble
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
 POLL = 1.0                                             # between two looks where Redis does not tell of changes
-LOOK_AT_ALL = 10.0                                     # between two looks at everything where it does
+LOOK_AT_ALL = 60.0                                     # between two looks at everything where it does
 CLOCK_CHECK = 1.0                                      # a wall clock may be set while we wait for an eta
 COALESCE = 0.05                                        # changes that come closer than this are looked at together
+LONGEST_PAUSE = 1.0                                    # while Redis is away: tasks may be due when it is back
+REFUSED_PAUSE = 5.0                                    # before a queue that Redis refuses to serve is tried again
+
+_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+
+
+class _Stop(BaseException):
+    """A signal has come. It may interrupt anything here: every change is one guarded transaction."""
 
 
 class Scheduler:
@@ -36,63 +46,87 @@ class Scheduler:
         self._lookout = client.get_lookout()
         self._trouble = Trouble("Redis answers again")
         self._look_at_all = 0.0
-        self._foreign: set[str] = set()
+        self._left_alone: dict[str, float] = {}        # queue -> when to try it again, on the monotonic clock
 
     def step(self) -> float:
         """Do what is due now; return for how many seconds there is nothing to do, if nothing changes. Raises RedisAway."""
         is_whole = time.monotonic() >= self._look_at_all
-        for name in sorted(self._lookout.refresh(is_whole)):
-            if self._lookout.views[name].is_pending and not self._is_foreign(name):
-                self._client.get_queue(name).wake_listener()
+        looked_at = self._lookout.refresh(is_whole)
         if is_whole:
             self._look_at_all = time.monotonic() + (LOOK_AT_ALL if self._lookout.is_tracking else POLL)
+        for name in sorted(looked_at):
+            if self._lookout.views[name].is_pending:
+                self._try(name, lambda queue: queue.wake_listener())
+            elif self._lookout.views[name].refusal is not None:
+                self._leave_alone(name, self._lookout.views[name].refusal)
         now = time.time()
-        views = {name: view for name, view in self._lookout.views.items() if not self._is_foreign(name)}
-        etas = {name: view.next_eta for name, view in views.items() if view.next_eta is not None}
-        due = [name for name, eta in etas.items() if eta <= now]
-        for name in sorted(due, key=lambda name: etas[name]):
-            self._client.get_queue(name).enqueue_due_tasks()
+        etas = {
+            name: view.next_eta for name, view in self._lookout.views.items()
+            if view.next_eta is not None and not self._is_left_alone(name)
+        }
+        due = sorted([name for name, eta in etas.items() if eta <= now], key=lambda name: etas[name])
+        for name in due:
+            self._try(name, lambda queue: queue.enqueue_due_tasks())
+            self._lookout.look_again_at(name)
         if due:
-            self._look_at_all = 0.0                    # see what comes next
-            return 0.0
+            return 0.0                                 # see what comes next
+        if self._lookout.has_news():
+            return COALESCE
         waits = [eta - now for eta in etas.values()]
+        waits += [at - time.monotonic() for name, at in self._left_alone.items() if self._is_left_alone(name)]
         return max(0.0, min([self._look_at_all - time.monotonic(), *waits, *([CLOCK_CHECK] if waits else [])]))
 
-    def _is_foreign(self, name: str) -> bool:
-        """Tell whether no queue of ours can have this name: another program has put it there."""
-        if name in self._foreign:
-            return True
-        try:
-            self._client.get_queue(name)
-        except InvalidInput as error:
-            log.warning("leaving a queue alone: %s", error)
-            self._foreign.add(name)
-            return True
-        return False
-
     def run(self) -> int:
-        """Serve until SIGTERM or Ctrl-C; return the exit status."""
+        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are not allowed to."""
         url, source = self._address
         log.info("blueque-scheduler %s: %s (%s), pid %d", __version__, hide_password(url), source, os.getpid())
-        signals = process.Signals([signal.SIGTERM, signal.SIGINT])
+        before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            while not signals.take():
-                try:
-                    delay = self.step()
-                    self._trouble.tell(None)
-                except (RedisAway, RedisRefused, Contended) as error:
-                    self._trouble.tell(str(error), "waiting")
-                    delay = self._trouble.pause()
-                self._wait(signals, delay)
+            while True:
+                self._wait(self._step_or_pause())
+        except _Stop:
+            return 0
         finally:
-            signals.restore()
+            for number, handler in before.items():
+                signal.signal(number, handler)
             self._lookout.close()
-        return 0
 
-    def _wait(self, signals: process.Signals, seconds: float) -> None:
+    def _step_or_pause(self) -> float:
+        try:
+            delay = self.step()
+        except (RedisAway, RedisRefused, Contended) as error:
+            if isinstance(error, RedisRefused) and error.code in _NOT_ALLOWED and not self._lookout.views:
+                raise                                  # at the start: a person is there to read it
+            # Its own connection has most likely broken too, and need not be found out about separately.
+            self._client.close()
+            self._trouble.tell(str(error), "waiting")
+            return min(self._trouble.pause(), LONGEST_PAUSE)
+        self._trouble.tell(None)
+        return delay
+
+    def _try(self, name: str, action: Callable[[Queue], object]) -> None:
+        """Do something for a queue; what is wrong with one must not keep the others waiting."""
+        try:
+            action(self._client.get_queue(name))
+        except (RedisRefused, InvalidInput) as error:  # InvalidInput: a name of another program's
+            self._leave_alone(name, str(error))
+        else:
+            self._left_alone.pop(name, None)
+
+    def _leave_alone(self, name: str, reason: str | None) -> None:
+        if name not in self._left_alone:
+            log.warning("leaving queue %r alone: %s", name, reason)
+        self._left_alone[name] = time.monotonic() + REFUSED_PAUSE
+
+    def _is_left_alone(self, name: str) -> bool:
+        return time.monotonic() < self._left_alone.get(name, 0.0)
+
+    def _wait(self, seconds: float) -> None:
         started = time.monotonic()
-        if process.wait_readable([signals.fileno()], min(seconds, COALESCE)):
-            return
+        time.sleep(min(seconds, COALESCE))
         news = self._lookout.fileno()
-        descriptors = [signals.fileno(), *([] if news is None else [news])]
-        process.wait_readable(descriptors, seconds - (time.monotonic() - started))
+        process.wait_readable([] if news is None else [news], seconds - (time.monotonic() - started))
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _Stop

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from blueque import process, settings, task_process
+from blueque.address import REPLY_TIMEOUT
 from blueque.client import Client
 from blueque.connection import Connection
 from blueque.errors import Contended, NodeTaken, NotOwner, NotRegistered, RedisAway, RedisRefused
@@ -68,9 +69,11 @@ class Slot:
         lifeline: int | None = None,
         obeys_terminal: bool = False,
     ) -> None:
-        self._client, self._work, self._spool = client, work, spool
-        self._listener = client.get_listener(queue)
+        # No patience: it would sleep where no signal reaches it, and say each time what we say once.
+        self._client, self._work, self._spool = client.with_patience(0), work, spool
+        self._listener = self._client.get_listener(queue)
         self._grace, self._lifeline, self._obeys_terminal = grace, lifeline, obeys_terminal
+        self._is_alone = lifeline is not None          # the process is ours, and so are all its children
         self._order = Order.WORK
         self._signals: process.Signals | None = None
         self._next_beat = 0.0
@@ -87,7 +90,9 @@ class Slot:
         Raises NodeTaken or RedisRefused at the start when there is no hope of ever working, SpoolRefused.
         """
         self._spool.open()
-        process.become_subreaper()
+        if self._is_alone:
+            process.become_subreaper()
+        self._client.wait_with(self._has_answer)
         is_main = threading.current_thread() is threading.main_thread()
         orders = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if self._obeys_terminal else [])]
         if is_main:
@@ -101,7 +106,7 @@ class Slot:
                 task = self._next_task()
                 if task is not None:
                     self._run(task)
-            self._insist(self._listener.leave)
+            self._insist(self._listener.leave, until=Order.DRAIN)
         except Told:
             log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
         finally:
@@ -117,17 +122,19 @@ class Slot:
         may_take = True
         while self._order is Order.WORK:
             want = self._spool.want_of_room()
-            if self._spool_trouble.tell(want, "taking nothing new"):
-                self._look(LOOK_FOR_ROOM)
-                self._beat_if_due()
-                continue
             self._beat_if_due()
             try:
-                task = self._listener.take() if may_take else None
-                if task is not None:
-                    return task
+                if self._spool_trouble.tell(want, "taking nothing new"):
+                    self._listener.decline()
+                    self._look(LOOK_FOR_ROOM)
+                    may_take = True
+                    continue
+                if may_take:
+                    task = self._listener.take()
+                    self._redis_trouble.tell(None)
+                    if task is not None:
+                        return task
                 may_take = self._listener.idle(max(self._next_beat - time.monotonic(), 0.01), self._is_answered)
-                self._redis_trouble.tell(None)
             except NotRegistered:
                 self._register()
             except (RedisAway, RedisRefused, Contended) as error:
@@ -145,6 +152,18 @@ class Slot:
             if time.monotonic() >= deadline:
                 return False
         return False
+
+    def _has_answer(self, connection: Connection) -> bool:
+        """Wait for the answer to a command; give up when an order comes, for Redis may stand still and orders must not."""
+        deadline = time.monotonic() + REPLY_TIMEOUT
+        order = self._order
+        while self._order is order:
+            seconds = deadline - time.monotonic()
+            if connection.fileno() in self._look(seconds, [connection.fileno()]):
+                return True
+            if seconds <= 0:
+                return False
+        return connection.wait(0)
 
     # Running it
 
@@ -170,7 +189,8 @@ class Slot:
     def _let_go(self, pid: int) -> None:
         process.reap(pid)
         self._task_pid = None
-        process.reap_strays(self._spares.pids)         # those that had ended while its own end hid theirs
+        if self._is_alone:
+            process.reap_strays(self._spares.pids)     # those that had ended while its own end hid theirs
 
     def _start(self, task: Task, processor: Processor, spare: Spare, attempt: Attempt) -> bool:
         """Record the start and open the gate; False when the attempt is not ours to run, and the gate stays closed."""
@@ -346,7 +366,8 @@ class Slot:
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
             self._spares.bury()
-            process.reap_strays({self._task_pid or 0} | self._spares.pids)
+            if self._is_alone:
+                process.reap_strays({self._task_pid or 0} | self._spares.pids)
         elif number == signal.SIGQUIT:
             self._order = Order.STOP
         else:

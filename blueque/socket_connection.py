@@ -6,13 +6,13 @@ It spares a listener, which forks all day, the memory of redis-py, and every pro
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import hiredis
 
 from blueque.address import Address
-from blueque.connection import Ahead, Command, exchange, pack, unless_away
+from blueque.connection import Ahead, Command, Connection, exchange, pack, unless_away
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
@@ -24,6 +24,7 @@ class SocketConnection:
     def __init__(self, address: Address) -> None:
         self.ahead: Ahead | None = None
         self.is_proven = False
+        self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []
         self._reader = hiredis.Reader(
             replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
@@ -69,6 +70,9 @@ class SocketConnection:
         commands: list[Command] = [("HELLO", 3), ("CLIENT", "TRACKING", "ON")]
         return not any(isinstance(reply, RedisRefused) for reply in exchange(self, commands))
 
+    def has_invalidated(self) -> bool:
+        return bool(self._pushed or self._reader.has_data())
+
     def take_invalidated(self) -> set[str] | None:
         while self.wait(0):
             reply = self._next()
@@ -102,6 +106,8 @@ class SocketConnection:
             self._lost(OSError(f"this is not Redis: {error}"))
 
     def _feed(self) -> None:
+        if self.has_answer is not None and not self.has_answer(self):
+            self._lost(OSError("gave up waiting for an answer"))
         try:
             data = self._socket.recv(65536)
         except OSError as error:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process
+from blueque import process, task_process
 
 
 class Spare(NamedTuple):
@@ -47,7 +47,9 @@ class Spares:
         while len(self._waiting) < count:
             theirs, ours = os.pipe()
             try:
-                pid = process.fork(functools.partial(self._be_spare, theirs, ours))
+                # Until it stands on its own feet, the child would take a signal that is ours, and pass it on to us.
+                with process.blocked(task_process.SIGNALS):
+                    pid = process.fork(functools.partial(self._be_spare, theirs, ours))
             except OSError:
                 os.close(ours)
                 raise

@@ -39,6 +39,7 @@ class Spool:
     def __init__(self, root: str, max_bytes: int) -> None:
         self.root = os.path.abspath(root)
         self._room = 2 * max_bytes + RECORD_OVERHEAD
+        self._margin = 2 * max_bytes + MARGIN          # the files of the task hold the parameters twice at most
         self._room_path = f"{self.root}/room.{os.getpid()}"
 
     def open(self) -> None:
@@ -56,9 +57,17 @@ class Spool:
         if status.st_uid != os.geteuid():
             raise SpoolRefused(f"spool {self.root} belongs to user {status.st_uid}, not to us ({os.geteuid()})")
         if status.st_mode & 0o077:
-            os.chmod(self.root, 0o700)
+            self._make_private(status.st_mode)
         if not os.access(self.root, os.W_OK | os.X_OK):
             raise SpoolRefused(f"spool {self.root} cannot be written to")
+
+    def _make_private(self, mode: int) -> None:
+        """Close an empty directory to others; one with something in it may be anybody's, such as /tmp."""
+        if os.listdir(self.root):
+            raise SpoolRefused(
+                f"spool {self.root} is open to others (mode {stat.S_IMODE(mode):o}), and not empty: choose another directory"
+            )
+        os.chmod(self.root, 0o700)
 
     def want_of_room(self) -> str | None:
         """Set aside room for the next exit record; return why no attempt should begin now, in a sentence, or None."""
@@ -67,10 +76,10 @@ class Spool:
                 _allocate(self._room_path, self._room)
             disk = os.statvfs(self.root)
         except OSError as error:
-            return f"spool {self.root}: {error.strerror}; a task needs {self._room + MARGIN:,} bytes to begin"
+            return f"spool {self.root}: {error.strerror}; a task needs {self._room + self._margin:,} bytes to begin"
         free = disk.f_bavail * disk.f_frsize
-        if free < MARGIN:
-            return f"spool {self.root} has {free:,} bytes free; a task needs {MARGIN:,} to begin"
+        if free < self._margin:
+            return f"spool {self.root} has {free:,} bytes free; a task needs {self._margin:,} to begin"
         if disk.f_files and disk.f_favail < 16:
             return f"spool {self.root} has no room for more files"
         return None
@@ -91,8 +100,14 @@ class Spool:
         except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
             os.rename(attempt.path, f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
-        with open(f"{attempt.path}/task", "wb") as file:
-            file.write(json.dumps({"id": task_id, "fields": dict(fields)}).encode("ascii"))
+        content = json.dumps({"id": task_id, "fields": dict(fields)}, ensure_ascii=False)
+        try:
+            with open(f"{attempt.path}/task", "wb") as file:
+                file.write(content.encode("utf-8", "surrogateescape"))
+        except OSError:
+            _remove(f"{attempt.path}/task")
+            os.rmdir(attempt.path)
+            raise
         return attempt
 
     def attempt(self, task_id: str, number: int) -> Attempt:
@@ -113,18 +128,15 @@ class Spool:
                 if not process.is_running(int(pid)):
                     _remove(path)                      # its listener was killed
                 continue
-            for attempt in os.listdir(path) if os.path.isdir(path) else ():
+            old = [attempt for attempt in _attempts(path) if _is_older(f"{path}/{attempt}/reported", before)]
+            for attempt in old:
+                shutil.rmtree(f"{path}/{attempt}", ignore_errors=True)
+            if old:
+                removed += len(old)
                 try:
-                    is_old = os.stat(f"{path}/{attempt}/reported").st_mtime < before
+                    os.rmdir(path)                     # only succeeds when it is empty
                 except OSError:
-                    continue
-                if is_old:
-                    shutil.rmtree(f"{path}/{attempt}", ignore_errors=True)
-                    removed += 1
-            try:
-                os.rmdir(path)                         # only succeeds when it is empty
-            except OSError:
-                pass
+                    pass
         return removed
 
 
@@ -141,7 +153,7 @@ class Attempt:
     def read_task(self) -> tuple[str, dict[str, str]]:
         """Return the id and the fields of the task as it was reserved."""
         with open(f"{self.path}/task", "rb") as file:
-            written = json.loads(file.read())
+            written = json.loads(file.read().decode("utf-8", "surrogateescape"))
         return written["id"], written["fields"]
 
     def write_parameters(self, text: str) -> str:
@@ -209,6 +221,20 @@ def _file_name(task_id: str) -> str:
     import hashlib  # here: what a listener imports, each of its forks copies
 
     return "id-" + hashlib.sha256(task_id.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _attempts(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:                                    # not a directory, or gone
+        return []
+
+
+def _is_older(path: str, before: float) -> bool:
+    try:
+        return os.stat(path).st_mtime < before
+    except OSError:
+        return False
 
 
 def _touch(path: str) -> None:

@@ -18,6 +18,7 @@ from blueque.errors import InvalidInput
 from blueque.spool import Attempt, Spool
 from blueque.task import Task, encode, printable
 
+SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 MAX_PATH = 4096                                        # bytes; a pipe takes so many at once or none
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
 MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
@@ -42,8 +43,11 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     gate: a pipe. The path of an attempt opens it; when it closes without, there is nothing to run.
     """
     global _current
+    pid = os.getpid()
     os.setsid()
-    _restore_signals()
+    signal.set_wakeup_fd(-1)
+    process.discard(SIGNALS)                           # they were the listener's
+    process.unblock(SIGNALS)
     path = os.read(gate, MAX_PATH)
     if not path.endswith(b"\n"):
         return 0
@@ -58,15 +62,22 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
     os.environ["BLUEQUE_TASK_DIR"] = attempt.path
     _current = task
+    spare = os.dup(0)                                  # for the exit record, should the task use up all descriptors
     try:
         record = work(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
         record = _record_of(error)
+    if os.getpid() != pid:                             # a child that the task has forked, and that came back from it
+        return 0
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):                  # the task has closed it, or the disk is full
+        except (OSError, ValueError, AttributeError):  # the task has closed or removed it, or the disk is full
             pass
+    try:
+        os.close(spare)
+    except OSError:                                    # the task has closed that too
+        pass
     attempt.write_exit(record)
     return 0 if record["status"] == "complete" else 1
 
@@ -151,10 +162,11 @@ def record_of_ending(ending: process.Ending, is_out_of_memory: bool) -> Record:
 
 def _record_of(error: BaseException) -> Record:
     if isinstance(error, SystemExit):
-        if error.code in (None, 0):                    # a program that ends like this has succeeded
+        code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
+        if code == 0:                                  # a program that ends like this has succeeded
             return {"status": "complete", "result": "null", "result_encoding": "json"}
-        if isinstance(error.code, int):
-            return {"status": "failed", "error": f"sys.exit({error.code})", "error_type": "exit", "exit_code": error.code}
+        if code is not None:
+            return {"status": "failed", "error": f"sys.exit({code})", "error_type": "exit", "exit_code": code}
         said = printable(error.code, MAX_ERROR)
         return {"status": "failed", "error": f"sys.exit: {said}", "error_type": "exit", "exit_code": 1}
     import traceback  # here: a listener forks all day and never needs it
@@ -168,16 +180,16 @@ def _record_of(error: BaseException) -> Record:
         trace = ""
     return {
         "status": "failed",
-        "error": f"{kind.__qualname__}: {message}" if message else kind.__qualname__,
-        "error_type": name,
+        "error": printable(f"{kind.__qualname__}: {message}" if message else kind.__qualname__, MAX_ERROR),
+        "error_type": printable(name, MAX_ERROR),
         "traceback": trace,
     }
 
 
 def _record_of_exit(code: int, attempt: Attempt) -> Record:
     """code: as os.waitstatus_to_exitcode gives it; negative for a signal."""
-    lines = attempt.tail("stderr", MAX_ERROR).strip().splitlines()[-MAX_ERROR_LINES:]
-    said = ":\n" + "\n".join(lines) if lines else ""
+    lines = attempt.tail("stderr", MAX_ERROR).strip().split("\n")[-MAX_ERROR_LINES:]
+    said = ":\n" + "\n".join(lines) if any(lines) else ""
     if code < 0:
         name = process.signal_name(-code)
         return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
@@ -189,22 +201,15 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         size = os.path.getsize(f"{attempt.path}/result")
         text = attempt.tail("result", max_bytes)
     else:
-        lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").splitlines()
-        text = lines[-1] if lines else ""
+        lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").split("\n")
+        text = lines[-1].rstrip("\r")
         size = len(text.encode())
-        if not lines:
+        if not text:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
     if size > max_bytes or len(text.encode()) > max_bytes:
         error = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
         return {"status": "failed", "error": error, "error_type": "result"}
     return {"status": "complete", "result": text}
-
-
-def _restore_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _redirect(attempt: Attempt) -> None:

@@ -20,9 +20,10 @@ class _WithProgram(click.Command):
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
         own, program = list(args), None
-        if "--exec" in own:
-            at = own.index("--exec")
-            own, program = own[:at], own[at + 1 :]
+        at = next((number for number, word in enumerate(own) if word == "--exec" or word.startswith("--exec=")), None)
+        if at is not None:
+            first = own[at].removeprefix("--exec").removeprefix("=")
+            own, program = own[:at], [*([first] if first else []), *own[at + 1 :]]
             if not program:
                 raise click.UsageError("--exec needs a program", ctx)
         rest = super().parse_args(ctx, own)

@@ -60,7 +60,8 @@ def reserve(
         # A hash without a queue is the stump of a deleted task, as 1.0.0 makes them.
         if status != "pending" or fields.get("queue") != queue:
             return Change([("LREM", reserved, 1, task)], None)
-        attempt = int(fields.get("attempt", 0)) + 1
+        before = fields.get("attempt", "")
+        attempt = (int(before) if before.isdecimal() else 0) + 1
         news: dict[str, str | int | float] = {
             "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
         }

@@ -1,0 +1,100 @@
+"""The real blueque 1.0.0, in an environment of its own, as other processes.
+
+The environment is made once, in `.venv-1.0.0` beside this checkout's `.venv`, and made again when what it is made of has
+changed. No test is skipped for want of it: if the package index cannot be reached, `LegacyMissing` says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from programs import ROOT, Program, Programs, clean_environment
+
+DIRECTORY = ROOT / ".venv-1.0.0"
+PYTHON = DIRECTORY / "bin" / "python"
+REQUIREMENTS = ["blueque==1.0.0", "redis>=5,<6"]       # the redis-py that it was made for
+
+# The words that every snippet has: `client`, `argv` (what was passed), `say` (a value for the test), and the tasks' `work`.
+_PRELUDE = """\
+import json, os, sys, time
+sys.path.insert(0, os.getcwd())
+import blueque, work
+from blueque.client import Client
+from blueque.forking_runner import ForkingRunner
+client = Client(sys.argv[1])
+argv = json.loads(sys.argv[2])
+def say(value):
+    print(json.dumps(value), flush=True)
+"""
+
+_IS_RIGHT = """\
+import sys, blueque, redis
+from importlib.metadata import version
+sys.exit(version("blueque") != "1.0.0" or redis.__version__[0] != "5" or not blueque.__file__.startswith(sys.argv[1]))
+"""
+
+
+class LegacyMissing(Exception):
+    """There is no blueque 1.0.0 to test against."""
+
+
+class Legacy:
+    """1.0.0 beside one Redis."""
+
+    def __init__(self, url: str, programs: Programs) -> None:
+        self._url, self._programs = url, programs
+
+    def run(self, code: str, *argv: Any) -> list[Any]:
+        """Run a snippet to its end and return what it said."""
+        program = self.start(code, *argv)
+        assert program.wait() == 0, f"blueque 1.0.0 has failed: {program.log}"
+        return program.said()
+
+    def start(self, code: str, *argv: Any) -> Program:
+        """Run a snippet beside the test, which stops it by its pid."""
+        return self._programs.start([str(PYTHON), "-I", "-c", _PRELUDE + code, self._url, json.dumps(argv)], "1.0.0")
+
+
+def install() -> None:
+    """Make the environment unless it is there. Raises LegacyMissing."""
+    made_of = json.dumps([REQUIREMENTS, sys.version, sys.base_prefix, str(DIRECTORY)])
+    stamp = DIRECTORY / "made-of.json"
+    with _lock():
+        if stamp.exists() and stamp.read_text() == made_of and _is_right():
+            return
+        shutil.rmtree(DIRECTORY, ignore_errors=True)
+        try:
+            venv.create(DIRECTORY, symlinks=True, with_pip=True)
+        except (subprocess.CalledProcessError, OSError) as error:
+            raise LegacyMissing(f"cannot make {DIRECTORY.name}, the place of blueque 1.0.0: {error}") from error
+        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
+        pip = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
+        if pip.returncode != 0 or not _is_right():
+            raise LegacyMissing(f"pip cannot get {' and '.join(REQUIREMENTS)} from the package index:\n{pip.stderr[-2000:]}")
+        stamp.write_text(made_of)
+
+
+def _is_right() -> bool:
+    command = [str(PYTHON), "-I", "-c", _IS_RIGHT, str(DIRECTORY)]
+    try:
+        check = subprocess.run(command, env=clean_environment(), capture_output=True)
+    except OSError:                                    # the Python that it was made with is gone
+        return False
+    return check.returncode == 0
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    """Let one test run make it, and others that start meanwhile wait."""
+    with Path(__file__).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,269 @@
+"""Programs under test as real processes: start them with handlers written on the spot, follow them, leave none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from blueque import Client, Task, keys
+from blueque.process import host_name
+
+PATIENCE = 15.0                                        # seconds after which something awaited will never come
+ROOT = Path(__file__).parent.parent                    # where the package lies: programs here run in another directory
+MARK = "RUN_BY_TEST"                                   # an environment variable by which a test's processes are known
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], seconds: float = PATIENCE, what: str = "it") -> T:
+    """Look until there is something to see, and return it. For what another process does, and tells nobody."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"{what} did not come within {seconds:g} s"
+        time.sleep(0.005)
+
+
+def outcome(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
+    """Wait until the task has ended and return it."""
+    def ended() -> Task | None:
+        task = client.get_task(task_id)
+        return task if task.status in ("complete", "failed") else None
+
+    return until(ended, seconds, f"the end of task {task_id}")
+
+
+def is_there(pid: int) -> bool:
+    """Tell whether the process exists and has not ended."""
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def state_of(pid: int) -> str:
+    """Return the letter the kernel has for what a process does; empty when there is none."""
+    return _stat(pid)[0]
+
+
+def parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def children_of(pid: int) -> set[int]:
+    """Return the processes whose parent it is, those that have ended and are not reaped among them."""
+    found = set()
+    for number in _pids():
+        with contextlib.suppress(ValueError):
+            if parent_of(number) == pid:
+                found.add(number)
+    return found
+
+
+def memory_of(pid: int) -> int:
+    """Return how many bytes of memory the process uses."""
+    return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+class Program:
+    """One program that runs, with its standard error in a file."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self._popen = popen
+        self._log = log
+        self.pid = popen.pid
+
+    @property
+    def log(self) -> str:
+        """What it has printed, on either output."""
+        return self._log.read_text(errors="backslashreplace")
+
+    def lines(self, text: str) -> list[str]:
+        """Return the lines of the log that hold the text."""
+        return [line for line in self.log.splitlines() if text in line]
+
+    def says(self, text: str, seconds: float = PATIENCE) -> None:
+        """Wait until the log holds the text."""
+        until(lambda: text in self.log or not self.is_running, seconds, f"{text!r} in the log")
+        assert text in self.log, self.log
+
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Return its exit code, or minus the signal that ended it."""
+        try:
+            return self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still there after {seconds:g} s; it said:\n{self.log}") from None
+
+    def stop(self) -> int:
+        """Tell it to leave, and return its exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+
+class Listener(Program):
+    """A blueque-listener: its pid is the master's."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path, client: Client, queue: str) -> None:
+        super().__init__(popen, log)
+        self._client, self.queue = client, queue
+
+    def slots(self) -> list[int]:
+        """Return the pids of its registered listeners, oldest first."""
+        nodes = self._client.get_inspector().listeners(self.queue)
+        return sorted(pid for pid in children_of(self.pid) if f"{host_name()}_{pid}" in nodes and is_there(pid))
+
+    def ready(self, slots: int = 1) -> Listener:
+        """Wait until so many listeners are registered."""
+        until(lambda: len(self.slots()) == slots or not self.is_running, what="a registered listener")
+        assert self.is_running, self.log
+        return self
+
+
+class Programs:
+    """What a test starts, all in one directory, which is also where the handlers lie."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url, self.directory = url, directory
+        self.client = Client(url, patience=PATIENCE)
+        self._mark = uuid.uuid4().hex
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while left := self.left():                     # again: what one of them was just starting
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            assert time.monotonic() < deadline, f"processes that cannot be ended: {left}"
+            time.sleep(0.005)
+        for popen in self._started:
+            popen.wait(PATIENCE)
+        self.client.close()
+
+    def left(self) -> list[int]:
+        """Return the processes that a test has started, directly or not, and that have not ended."""
+        mark = f"{MARK}={self._mark}".encode()
+        found = []
+        for pid in _pids():
+            with contextlib.suppress(OSError):
+                if mark in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
+                    found.append(pid)
+        return [pid for pid in found if is_there(pid)]
+
+    def write(self, text: str, name: str = "work.py", mode: int = 0o644) -> Path:
+        """Write a handler module or a program into the directory."""
+        path = self.directory / name
+        path.write_text(textwrap.dedent(text).lstrip())
+        path.chmod(mode)
+        return path
+
+    def listener(
+        self, *work: str, queue: str = "work", slots: int = 1, grace: str = "30s", spool: str = "spool",
+        is_awaited: bool = True, before: tuple[str, ...] = (), **options: Any,
+    ) -> Listener:
+        """Start a blueque-listener and wait until it listens.
+
+        work: `module:callable`, or `--exec`, a program and its arguments.
+        spool: a name in the directory, or a path.
+        before: a command that becomes the listener by exec.
+        """
+        kind = () if "--exec" in work else ("--run",)
+        command = [
+            *before, sys.executable, "-m", "blueque.cli.listener", queue, "--slots", str(slots), "--redis-url", self.url,
+            "--spool", str(self.directory / spool), "--grace", grace, *kind, *work,
+        ]
+        listener = Listener(*self._start(command, **options), self.client, queue)
+        return listener.ready(slots) if is_awaited else listener
+
+    def script(self, text: str, **options: Any) -> Program:
+        """Start a Python program."""
+        return Program(*self._start([sys.executable, str(self.write(text, "script.py"))], **options))
+
+    def _start(
+        self, command: list[str], environ: Mapping[str, str] | None = None, **options: Any
+    ) -> tuple[subprocess.Popen[bytes], Path]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "PYTHON"))}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        log = self.directory / f"log.{len(self._started)}"
+        with log.open("ab") as output:
+            popen = subprocess.Popen(
+                command, cwd=self.directory, env={**kept, "PYTHONPATH": path, MARK: self._mark, **(environ or {})},
+                **{"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "process_group": 0, **options},
+            )
+        self._started.append(popen)
+        return popen, log
+
+
+class Terminal:
+    """A terminal of one's own; a program started with `options` has it as its controlling terminal."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = os.openpty()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        def take() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        return {"stdin": self._theirs, "process_group": None, "start_new_session": True, "preexec_fn": take}
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._ours, b"\x03")
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+@contextlib.contextmanager
+def terminal() -> Iterator[Terminal]:
+    opened = Terminal()
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def write_hint(client: Client, queue: str, task_id: str, **fields: str) -> None:
+    """Put a task in line as another program might: with an id of its own choice."""
+    redis = client._redis
+    now = str(time.time())
+    known = {"status": "pending", "queue": queue, "parameters": "", "created": now, "updated": now, **fields}
+    redis.read(
+        ("HSET", keys.task(task_id), *[item for field in known.items() for item in field]),
+        ("LPUSH", keys.pending(queue), task_id),
+        ("ZADD", keys.wake(queue), 0, 0),
+    )
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the state and what follows it, see proc(5)."""
+    try:
+        text = (Path("/proc") / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return [""] * 40
+    return text.rpartition(") ")[2].split()

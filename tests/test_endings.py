@@ -1,0 +1,455 @@
+"""Every ending of a task is reported as what it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+import redis as redis_py
+from running import Programs, outcome, until
+
+# One function for each ending; the parameters of a task say which.
+WORK = """
+    import ctypes, os, resource, signal, subprocess, sys, time
+    from pathlib import Path
+
+    import blueque
+
+    HOARD = []
+
+
+    def run(task):
+        return globals()[task.parameters](task)
+
+
+    def return_dict(task):
+        return {"size": 123, "name": "\\u00fc\\u2028", "parts": [1.5, None, True]}
+
+    def return_text(task):
+        return " as it is\\n"
+
+    def return_none(task):
+        return None
+
+    def return_tuple(task):
+        return (1, ("a", 2))
+
+    def raise_error(task):
+        raise ValueError("no such codec")
+
+    def raise_own_error(task):
+        class Unlucky(Exception):
+            pass
+        raise Unlucky
+
+    def raise_unprintable(task):
+        class Mute(Exception):
+            def __str__(self):
+                raise RuntimeError("not telling")
+        raise Mute
+
+    def raise_chained(task):
+        try:
+            {}["a"]
+        except KeyError as error:
+            raise OSError("no key") from error
+
+    def raise_long_error(task):
+        raise ValueError("\\u00fc" * 1000000)
+
+    def raise_strange_text(task):
+        raise ValueError("\\udc80 \\0 \\x1b[31m")
+
+    def raise_interrupt(task):
+        raise KeyboardInterrupt
+
+    def recurse(task):
+        return recurse(task)
+
+    def exit_3(task):
+        sys.exit(3)
+
+    def exit_0(task):
+        sys.exit(0)
+
+    def exit_without(task):
+        sys.exit()
+
+    def exit_text(task):
+        sys.exit("the disc is scratched")
+
+    def exit_true(task):
+        sys.exit(True)
+
+    def leave_0(task):
+        os._exit(0)
+
+    def leave_7(task):
+        os._exit(7)
+
+    def kill(task):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def crash(task):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.string_at(0)
+
+    def wait_for_a_signal(task):
+        Path("waiting").touch()
+        signal.pause()
+
+    def exhaust_memory(task):
+        resource.setrlimit(resource.RLIMIT_AS, (256 * 2**20, 256 * 2**20))
+        hoard = []
+        while True:
+            hoard.append(bytearray(2**20))
+
+    def exhaust_descriptors(task):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        while True:
+            HOARD.append(open("/dev/null"))
+
+    def return_object(task):
+        return {"task": object()}
+
+    def return_bytes(task):
+        return b"abc"
+
+    def return_nan(task):
+        return float("nan")
+
+    def return_surrogate(task):
+        return "a\\udc80"
+
+    def return_nested_surrogate(task):
+        return {"a": "\\ud800"}
+
+    def return_largest(task):
+        return "x" * 2**20
+
+    def return_too_much(task):
+        return "x" * (2**20 + 1)
+
+    def drop_stdout(task):
+        sys.stdout = None
+        return "done"
+
+    def close_outputs(task):
+        sys.stdout.close()
+        os.close(2)
+        return "done"
+
+    def let_a_child_return(task):
+        if os.fork() == 0:
+            return "the child's"
+        os.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def leave_a_thread(task):
+        import threading
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        return "done"
+
+    def describe(task):
+        return {
+            "cwd": os.getcwd(), "stdin": sys.stdin.read(), "is_session_leader": os.getsid(0) == os.getpid(),
+            "status": task.status, "is_pid_ours": task.pid == os.getpid(), "id": task.id, "attempt": task.attempt,
+            "is_current": blueque.current_task() is task,
+            "environ": {name: text for name, text in os.environ.items() if name.startswith("BLUEQUE_")},
+        }
+
+    def list_descriptors(task):
+        open_ones = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)]
+        return {fd: os.readlink("/proc/self/fd/" + fd) for fd in open_ones}
+
+    def list_ignored_signals(task):
+        return subprocess.check_output(["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"], text=True).split()
+
+    def print_lines(task):
+        print("said")
+        print("\\udc80")
+        print("complained", file=sys.stderr)
+        return os.environ["BLUEQUE_TASK_DIR"]
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(shared_server, tmp_path_factory):
+    with redis_py.Redis.from_url(shared_server.url) as redis:
+        redis.flushall()
+    with Programs(shared_server.url, tmp_path_factory.mktemp("endings")) as programs:
+        yield programs
+
+
+@pytest.fixture(scope="module")
+def python(programs):
+    """Return what runs one of the functions above as a task and returns how it ended. One listener outlives them all."""
+    programs.write(WORK)
+    listener = programs.listener("work:run", queue="python")
+    queue, slots = programs.client.get_queue("python"), listener.slots()
+    yield lambda name: outcome(programs.client, queue.enqueue(name))
+    assert listener.slots() == slots
+    assert listener.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def shell(programs):
+    """Return what runs a shell script as a task of --exec. The shell is the program; its script comes as parameters."""
+    listener = programs.listener("--exec", "sh", queue="shell")
+    queue = programs.client.get_queue("shell")
+    yield lambda script: outcome(programs.client, queue.enqueue(script))
+    assert listener.stop() == 0
+
+
+@pytest.mark.parametrize(("name", "result", "encoding"), [
+    ("return_dict", {"size": 123, "name": "ü\u2028", "parts": [1.5, None, True]}, "json"),
+    ("return_text", " as it is\n", None),
+    ("return_none", None, "json"),
+    ("return_tuple", [1, ["a", 2]], "json"),
+    ("return_largest", "x" * 2**20, None),
+    ("exit_0", None, "json"),
+    ("exit_without", None, "json"),
+    ("close_outputs", "done", None),
+    ("leave_a_thread", "done", None),
+])
+def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
+    task = python(name)
+    assert (task.status, task.result, task.fields.get("result_encoding"), task.error) == ("complete", result, encoding, None)
+
+
+@pytest.mark.parametrize(("name", "error", "kind", "exit_code", "number"), [
+    ("raise_error", "ValueError: no such codec", "ValueError", None, None),
+    ("raise_own_error", "raise_own_error.<locals>.Unlucky", "work.raise_own_error.<locals>.Unlucky", None, None),
+    ("raise_unprintable", "raise_unprintable.<locals>.Mute: <Mute that cannot be shown>",
+     "work.raise_unprintable.<locals>.Mute", None, None),
+    ("raise_chained", "OSError: no key", "OSError", None, None),
+    ("raise_strange_text", "ValueError: \\udc80 \0 \x1b[31m", "ValueError", None, None),
+    ("raise_interrupt", "KeyboardInterrupt", "KeyboardInterrupt", None, None),
+    ("recurse", "RecursionError: maximum recursion depth exceeded", "RecursionError", None, None),
+    ("exhaust_memory", "MemoryError", "MemoryError", None, None),
+    ("exit_3", "sys.exit(3)", "exit", 3, None),
+    ("exit_text", "sys.exit: the disc is scratched", "exit", 1, None),
+    ("leave_0", "the process left with exit code 0 and without a result", "exit", 0, None),
+    ("leave_7", "the process left with exit code 7 and without a result", "exit", 7, None),
+    ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
+    ("crash", "killed by SIGSEGV", "signal", None, "SIGSEGV"),
+    ("return_object", "the result: Object of type object is not JSON serializable", "result", None, None),
+    ("return_bytes", "the result: bytes cannot be stored; decode it, or pass a str of base64", "result", None, None),
+    ("return_nan", "the result: Out of range float values are not JSON compliant", "result", None, None),
+    ("return_surrogate", "the result: '\\udc80' at position 1 is not a character", "result", None, None),
+    ("return_nested_surrogate", "the result: '\\ud800' at position 6 is not a character", "result", None, None),
+    ("return_too_much", "the result takes 1,048,577 bytes; the limit is 1,048,576 bytes", "result", None, None),
+])
+def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(python, name, error, kind, exit_code, number):
+    task = python(name)
+    assert task.status == "failed" and task.error.startswith(error)
+    assert (task.error_type, task.exit_code, task.signal, task.result) == (kind, exit_code, number, None)
+
+
+def test_the_traceback_of_an_exception_leads_to_the_line_of_the_handler(python):
+    trace = python("raise_error").traceback
+    assert trace.startswith("Traceback (most recent call last):")
+    assert 'work.py"' in trace and "in raise_error\n" in trace and trace.endswith("ValueError: no such codec\n")
+
+
+def test_the_traceback_tells_the_cause_of_an_exception_too(python):
+    trace = python("raise_chained").traceback
+    assert "KeyError: 'a'" in trace and "direct cause" in trace and trace.endswith("OSError: no key\n")
+
+
+def test_a_very_long_error_is_kept_in_part(python):
+    task = python("raise_long_error")
+    assert task.error.startswith("ValueError: üüü")
+    assert len(task.error.encode()) < 17_000 and len(task.traceback.encode()) < 70_000
+
+
+def test_a_task_process_ended_from_outside_fails_with_the_name_of_the_signal(programs, python):
+    task_id = programs.client.get_queue("python").enqueue("wait_for_a_signal")
+    until((programs.directory / "waiting").exists, what="the task")
+    os.kill(programs.client.get_task(task_id).pid, signal.SIGTERM)
+    task = outcome(programs.client, task_id)
+    assert (task.status, task.error, task.error_type, task.signal) == ("failed", "killed by SIGTERM", "signal", "SIGTERM")
+
+
+def test_exit_with_true_is_exit_code_1(programs, tmp_path):
+    programs.write(WORK)
+    listener = programs.listener("work:run", queue="true")
+    try:
+        task = outcome(programs.client, programs.client.get_queue("true").enqueue("exit_true"), 1)
+        assert (task.status, task.error_type, task.exit_code) == ("failed", "exit", 1)
+    finally:
+        listener.stop()
+
+
+def test_a_handler_that_drops_its_stdout_has_its_result_recorded(python):
+    assert python("drop_stdout").result == "done"
+
+
+def test_a_task_that_has_used_up_its_descriptors_fails_with_that_error(python):
+    assert python("exhaust_descriptors").error.startswith("OSError: [Errno 24] Too many open files")
+
+
+def test_a_forked_child_that_returns_does_not_speak_for_the_task(python):
+    assert python("let_a_child_return").error == "killed by SIGKILL"
+
+
+def test_a_task_process_is_at_home_where_the_listener_was_started(programs, python):
+    task = python("describe")
+    assert task.result == {
+        "cwd": str(programs.directory), "stdin": "", "is_session_leader": True, "status": "started", "is_pid_ours": True,
+        "id": task.id, "attempt": 1, "is_current": True,
+        "environ": {
+            "BLUEQUE_TASK_ID": task.id, "BLUEQUE_QUEUE": "python", "BLUEQUE_ATTEMPT": "1",
+            "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / task.id / "1"),
+        },
+    }
+
+
+def test_a_task_process_has_inherited_no_descriptor_of_the_listener(programs, python):
+    task = python("list_descriptors")
+    attempt = programs.directory / "spool" / task.id / "1"
+    own = {"0": "/dev/null", "1": f"{attempt}/stdout", "2": f"{attempt}/stderr"}
+    kept = {number: target for number, target in task.result.items() if number not in own}
+    assert task.result == {**own, **kept}
+    assert list(kept.values()) == ["/dev/null"]        # kept open for the exit record
+
+
+def test_what_a_task_prints_lies_in_the_spool(programs, python):
+    attempt = programs.directory / "spool" / python("print_lines").id / "1"
+    assert (attempt / "stdout").read_bytes() == b"said\n\\udc80\n"
+    assert (attempt / "stderr").read_bytes() == b"complained\n"
+
+
+def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
+    assert python("list_ignored_signals").result == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+
+
+@pytest.mark.parametrize(("text", "name", "reason"), [
+    ("", "gone:run", "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'"),
+    ("", "bad:run", "cannot import the handler bad:run: bad has no 'run'"),
+    ("run = 3", "bad:run", "cannot import the handler bad:run: bad:run is a int, not a callable"),
+    ("raise OSError('no licence')", "bad:run", "cannot import the handler bad:run: OSError: no licence"),
+    ("import sys; sys.exit(4)", "bad:run", "cannot import the handler bad:run: SystemExit: 4"),
+    ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
+    ("import os; os.kill(os.getpid(), 9)", "bad:run", "cannot import the handler bad:run: killed by SIGKILL"),
+    ("def run(:", "bad:run", "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)"),
+    ("", "bad", "cannot import the handler bad: 'bad' is not of the form package.module:callable"),
+])
+def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(shared_server, tmp_path, text, name, reason):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write(text, "bad.py")
+        listener = programs.listener(name, is_awaited=False)
+        assert listener.wait() == 78
+        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [reason]
+
+
+@pytest.mark.parametrize(("script", "result"), [
+    ("echo one; echo two", "two"),
+    ("echo '{\"size\": 3}'", '{"size": 3}'),
+    ("printf 'no newline'", "no newline"),
+    ("echo ' spaces '; echo", " spaces "),
+    ("printf 'two\\r\\n'", "two"),
+    ("echo out; printf 'in a file\\n' > $BLUEQUE_TASK_DIR/result", "in a file\n"),
+    ("echo out; : > $BLUEQUE_TASK_DIR/result", ""),
+    ("true", None),
+    ("echo complained >&2", None),
+    ("printf '\\377'", "\ufffd"),
+    ("head -c 1048576 /dev/zero | tr '\\0' x; echo", "x" * 2**20),
+])
+def test_a_program_that_exits_with_0_completes_with_its_last_line_or_its_file(shell, script, result):
+    task = shell(script)
+    assert (task.status, task.result, task.error) == ("complete", result, None)
+
+
+@pytest.mark.parametrize(("script", "error", "kind", "exit_code", "number"), [
+    ("exit 3", "exit code 3", "exit", 3, None),
+    ("echo out; echo first >&2; echo last >&2; exit 3", "exit code 3:\nfirst\nlast", "exit", 3, None),
+    ("kill -KILL $$", "killed by SIGKILL", "signal", None, "SIGKILL"),
+    ("echo bad >&2; kill -SEGV $$", "killed by SIGSEGV:\nbad", "signal", None, "SIGSEGV"),
+    ("kill -TERM $$", "killed by SIGTERM", "signal", None, "SIGTERM"),
+    ("kill -PIPE $$", "killed by SIGPIPE", "signal", None, "SIGPIPE"),
+    ("head -c 1048577 /dev/zero | tr '\\0' x", "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes",
+     "result", None, None),
+    ("head -c 2000000 /dev/zero > $BLUEQUE_TASK_DIR/result",
+     "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes", "result", None, None),
+])
+def test_a_program_that_ends_otherwise_fails_with_its_code_and_last_words(shell, script, error, kind, exit_code, number):
+    task = shell(script)
+    assert (task.status, task.error, task.error_type, task.exit_code, task.signal, task.result) == (
+        "failed", error, kind, exit_code, number, None)
+
+
+def test_of_a_program_that_fails_the_last_ten_lines_are_kept(shell):
+    assert shell("seq 1 50 >&2; exit 1").error == "exit code 1:\n" + "\n".join(str(n) for n in range(41, 51))
+
+
+def test_a_wrapper_that_is_killed_takes_its_program_with_it(programs, shell):
+    task_id = programs.client.get_queue("shell").enqueue("echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
+    until((programs.directory / "pid").exists, what="the program")
+    program = int((programs.directory / "pid").read_text())
+    os.kill(programs.client.get_task(task_id).pid, signal.SIGKILL)
+    assert outcome(programs.client, task_id).error == "killed by SIGKILL"
+    until(lambda: program not in programs.left(), what="the end of the program")
+
+
+def test_only_a_newline_ends_a_line_of_output(shell):
+    assert shell("printf '{\"title\": \"a\\342\\200\\250b\"}\\n'").result == '{"title": "a\u2028b"}'
+
+
+def test_a_program_finds_ids_in_its_environment_and_is_where_the_listener_was_started(programs, shell):
+    task = shell('echo "$BLUEQUE_TASK_ID $BLUEQUE_QUEUE $BLUEQUE_ATTEMPT $BLUEQUE_TASK_DIR $PWD"')
+    directory = programs.directory
+    assert task.result == f"{task.id} shell 1 {directory}/spool/{task.id}/1 {directory}"
+
+
+@pytest.mark.parametrize(("parameters", "stdin"), [
+    ("as it is\r\n\0\x7f ü🎉", "as it is\r\n\0\x7f ü🎉".encode()),
+    ("", b""),
+    ({"name": "ü", "n": [1, None]}, '{"name":"ü","n":[1,null]}'.encode()),
+    (None, b"null"),
+    ("x" * 2**20, b"x" * 2**20),
+])
+def test_parameters_come_on_standard_input_byte_for_byte(shared_server, tmp_path, parameters, stdin):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.listener("--exec", "sh", "-c", "cat > got; echo done", queue="stdin")
+        task = outcome(programs.client, programs.client.get_queue("stdin").enqueue(parameters))
+        assert task.result == "done"
+        assert (tmp_path / "got").read_bytes() == stdin
+
+
+def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_its_own(shared_server, tmp_path):
+    arguments = ["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "ü"]
+    with Programs(shared_server.url, tmp_path) as programs:
+        path = programs.write(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n", "tell", mode=0o755)
+        programs.listener("--exec", f"./{path.name}", *arguments, queue="arguments")
+        task = outcome(programs.client, programs.client.get_queue("arguments").enqueue(""))
+        assert task.result == '["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "\\u00fc"]'
+
+
+@pytest.mark.parametrize("command", ["no-such-program-here", "./nothing", "./data", "."])
+def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(shared_server, tmp_path, command):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write("#!/bin/sh\n", "data", mode=0o644)
+        listener = programs.listener("--exec", command, is_awaited=False)
+        assert listener.wait() == 78
+        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [
+            f"cannot run {command!r}: no such program, or it is not executable"
+        ]
+
+
+@pytest.mark.parametrize(("spoil", "reason"), [
+    (lambda path: path.unlink(), "No such file or directory"),
+    (lambda path: path.chmod(0o644), "Permission denied"),
+    (lambda path: path.write_text("echo not a script without its first line\n"), "Exec format error"),
+])
+def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(shared_server, tmp_path, spoil, reason):
+    with Programs(shared_server.url, tmp_path) as programs:
+        path = programs.write("#!/bin/sh\necho ran\n", "program", mode=0o755)
+        programs.listener("--exec", "./program", queue="spoilt")
+        queue = programs.client.get_queue("spoilt")
+        assert outcome(programs.client, queue.enqueue("")).result == "ran"
+        spoil(path)
+        task = outcome(programs.client, queue.enqueue(""))
+        assert (task.status, task.error, task.error_type) == ("failed", f"cannot run ./program: {reason}", "exit")

@@ -1,0 +1,427 @@
+"""Orders: a listener is told to leave, or to stop its tasks; and the death of each party."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+from running import Programs, children_of, is_there, outcome, parent_of, terminal, until
+
+# Every task notes that it runs, and ends when told to. `runs` gets a line for each run of a task.
+WORK = """
+    import os, signal, sys, time
+    from pathlib import Path
+
+
+    def run(task):
+        with open("runs", "a") as ledger:
+            print(task.id, file=ledger)
+        return globals()[task.parameters or "wait"](task)
+
+    def quick(task):
+        return "done"
+
+    def wait(task):
+        Path("began").touch()
+        while not Path("go").exists():
+            time.sleep(0.005)
+        return "done"
+
+    def ignore(task):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return wait(task)
+
+    def finish(task):
+        signal.signal(signal.SIGTERM, lambda *_: Path("go").touch())
+        return wait(task)
+
+    def complain(task):
+        def complain(*_):
+            raise RuntimeError("do not disturb")
+        signal.signal(signal.SIGTERM, complain)
+        return wait(task)
+"""
+
+# What a listener that has left leaves in Redis.
+OF_LISTENERS = ("blueque_listeners_", "blueque_listener_", "blueque_nodes_", "blueque_reserved_", "blueque_started_")
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(programs):
+    return programs.client.get_queue("work")
+
+
+def begin(programs, queue, how=""):
+    """Put a task in line and return its id when it is certainly running."""
+    task_id = queue.enqueue(how)
+    until((programs.directory / "began").exists, what="the task")
+    assert programs.client.get_task(task_id).status == "started"
+    return task_id
+
+
+def let_go(programs):
+    (programs.directory / "go").touch()
+
+
+def runs(programs):
+    return (programs.directory / "runs").read_text().split()
+
+
+def of_listeners(state):
+    return {key: value for key, value in state().items() if key.startswith(OF_LISTENERS)}
+
+
+def blocked(cli):
+    """Return how many listeners wait for a marker."""
+    return cli.info("clients")["blocked_clients"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_lets_the_running_task_end_takes_nothing_new_and_leaves_with_0(programs, queue, state, number):
+    listener = programs.listener("work:run")
+    running = begin(programs, queue)
+    listener.send(number)
+    listener.says("taking nothing new")
+    waiting = queue.enqueue("quick")
+    assert programs.client.get_task(running).status == "started" and listener.is_running
+    let_go(programs)
+    assert listener.wait() == 0
+    assert programs.client.get_task(running).result == "done"
+    assert programs.client.get_task(waiting).status == "pending"
+    assert of_listeners(state) == {}
+    assert state()["blueque_queues"] == {"work": 0}
+    assert programs.left() == []
+
+
+def test_of_several_slots_the_idle_leave_at_once_and_the_busy_after_their_task(programs, queue):
+    listener = programs.listener("work:run", slots=3)
+    begin(programs, queue)
+    listener.send(signal.SIGTERM)
+    until(lambda: len(listener.slots()) == 1, what="the leaving of the idle")
+    let_go(programs)
+    assert listener.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signal(programs, queue, state, number):
+    listener = programs.listener("work:run")
+    task_id = begin(programs, queue)
+    listener.send(signal.SIGTERM)
+    listener.says("taking nothing new")
+    listener.send(number)
+    assert listener.wait() == 128 + number
+    task = programs.client.get_task(task_id)
+    assert (task.status, task.error, task.error_type, task.signal) == (
+        "failed", "stopped by operator: killed by SIGTERM", "stopped", "SIGTERM")
+    assert of_listeners(state) == {}
+    assert programs.left() == []
+
+
+@pytest.mark.parametrize(("how", "status", "error", "result"), [
+    ("ignore", "failed", "stopped by operator: killed by SIGKILL", None),
+    ("complain", "failed", "stopped by operator: RuntimeError: do not disturb", None),
+    ("finish", "complete", None, "done"),
+])
+def test_a_stopped_task_may_end_in_its_own_way_within_the_grace(programs, queue, how, status, error, result):
+    listener = programs.listener("work:run", grace="0.5s")
+    task_id = begin(programs, queue, how)
+    listener.send(signal.SIGTERM)
+    listener.says("taking nothing new")
+    listener.send(signal.SIGTERM)
+    listener.wait()
+    task = programs.client.get_task(task_id)
+    assert (task.status, task.error, task.result) == (status, error, result)
+    assert programs.left() == []
+
+
+def test_a_stopped_program_gets_the_signal_itself_and_so_does_what_it_has_started(programs, queue):
+    script = "trap 'echo caught > caught; exit 5' TERM; touch began; sleep 1000 & wait"
+    listener = programs.listener("--exec", "sh", "-c", script)
+    task_id = begin(programs, queue)
+    listener.send(signal.SIGTERM)
+    listener.says("taking nothing new")
+    listener.send(signal.SIGTERM)
+    assert listener.wait() == 143
+    task = programs.client.get_task(task_id)
+    assert (task.error, task.error_type, task.exit_code) == ("stopped by operator: exit code 5", "stopped", 5)
+    assert (programs.directory / "caught").exists()
+    assert programs.left() == []
+
+
+def test_one_ctrl_c_on_the_terminal_counts_once_and_the_task_runs_on_to_its_end(programs, queue):
+    with terminal() as tty:
+        listener = programs.listener("work:run", slots=2, **tty.options)
+        task_id = begin(programs, queue)
+        tty.press_ctrl_c()
+        listener.says("taking nothing new")
+        until(lambda: len(listener.slots()) == 1, what="the leaving of the idle listener")
+        let_go(programs)
+        assert listener.wait() == 0
+        assert programs.client.get_task(task_id).result == "done"
+        assert "stopping" not in listener.log
+
+
+def test_what_the_terminal_sends_to_its_foreground_goes_to_the_master_alone(programs):
+    with terminal() as tty:
+        listener = programs.listener("work:run", slots=2, **tty.options)
+        slots = listener.slots()
+        spares = until(lambda: {pid for slot in slots for pid in children_of(slot)}, what="the spare processes")
+        assert os.getpgid(listener.pid) == listener.pid
+        assert [os.getpgid(pid) for pid in slots] == slots
+        until(lambda: {os.getsid(pid) for pid in spares} == spares, what="a session for each spare process")
+
+
+def test_the_second_ctrl_c_stops_the_task(programs, queue):
+    with terminal() as tty:
+        listener = programs.listener("work:run", **tty.options)
+        task_id = begin(programs, queue)
+        tty.press_ctrl_c()
+        listener.says("taking nothing new")
+        tty.press_ctrl_c()
+        assert listener.wait() == 130
+        assert programs.client.get_task(task_id).error == "stopped by operator: killed by SIGTERM"
+        assert programs.left() == []
+
+
+def test_an_idle_listener_leaves_at_once_although_it_waits_in_redis(programs, cli):
+    listener = programs.listener("work:run", slots=2)
+    until(lambda: blocked(cli) == 2, what="an idle listener")
+    asked = time.monotonic()
+    listener.send(signal.SIGTERM)
+    assert listener.wait() == 0
+    assert time.monotonic() - asked < 2
+
+
+def test_a_signal_in_the_first_moments_of_many_slots_is_neither_lost_nor_counted_twice(programs):
+    for _ in range(3):
+        listener = programs.listener("work:run", slots=20, is_awaited=False)
+        until(lambda: children_of(listener.pid) and listener.lines("20 slots"), what="the first slot")  # noqa: B023
+        listener.send(signal.SIGTERM)
+        assert listener.wait(8) == 0
+        assert "stopping" not in listener.log
+
+
+def test_a_listener_is_told_to_leave_while_redis_is_away_before_it_has_registered(programs):
+    programs.url = "redis://127.0.0.1:1/0"
+    listener = programs.listener("work:run", is_awaited=False)
+    listener.says("waiting")
+    assert listener.stop() == 0
+
+
+def test_an_idle_listener_that_cannot_take_leave_of_redis_leaves_all_the_same(own_server, tmp_path):
+    with Programs(own_server.url, tmp_path) as programs:
+        programs.write(WORK)
+        listener = programs.listener("work:run")
+        own_server.kill()
+        listener.says("waiting")
+        listener.send(signal.SIGTERM)
+        assert listener.wait(3) == 0
+
+
+def test_orders_are_obeyed_while_redis_stands_still(own_server, tmp_path):
+    with Programs(own_server.url, tmp_path) as programs:
+        programs.write(WORK)
+        listener = programs.script(WITH_A_QUICK_BEAT.format(url=own_server.url))
+        begin(programs, programs.client.get_queue("work"))
+        os.kill(own_server.pid, signal.SIGSTOP)
+        try:
+            time.sleep(0.5)                            # the length of two beats: one of them now waits for its answer
+            listener.send(signal.SIGTERM)
+            listener.send(signal.SIGINT)
+            until(lambda: "stopping task" in listener.log, 2, "obedience")
+        finally:
+            os.kill(own_server.pid, signal.SIGCONT)
+
+
+WITH_A_QUICK_BEAT = """
+    import logging, work
+    from blueque import Client, ForkingRunner, settings
+
+    logging.basicConfig(level=logging.INFO)
+    settings.BEAT = 0.2
+    ForkingRunner(Client("{url}", patience=0), "work", work.run, spool="spool").run()
+"""
+
+
+def test_a_wake_up_marker_that_goes_to_a_leaving_listener_wakes_another_one(programs, queue, cli):
+    first = programs.listener("work:run")
+    until(lambda: blocked(cli) == 1, what="the first in line for the marker")
+    (slot,) = first.slots()
+    programs.listener("work:run")
+    until(lambda: blocked(cli) == 2, what="the second")
+    os.kill(slot, signal.SIGSTOP)                      # so that marker and order reach it in the same moment
+    task_id = queue.enqueue("quick")
+    assert programs.client.get_task(task_id).status == "pending" and blocked(cli) == 1
+    first.send(signal.SIGTERM)
+    first.says("taking nothing new")
+    os.kill(slot, signal.SIGCONT)
+    assert outcome(programs.client, task_id, 2).result == "done"
+    assert first.wait() == 0
+
+
+def test_a_task_enqueued_in_the_moment_in_which_listeners_leave_is_picked_up_by_another_at_once(programs, queue, cli):
+    listener = programs.listener("work:run", slots=4)
+    for _ in range(6):
+        until(lambda: len(listener.slots()) == 4 and blocked(cli) == 4, what="four idle listeners")
+        leaving = random.sample(listener.slots(), 3)
+        barrier = threading.Barrier(2)
+
+        def leave(leaving=leaving, barrier=barrier):
+            barrier.wait()
+            for pid in leaving:
+                os.kill(pid, signal.SIGTERM)
+
+        thread = threading.Thread(target=leave)
+        thread.start()
+        barrier.wait()
+        task_id = queue.enqueue("quick")
+        thread.join()
+        assert outcome(programs.client, task_id, 5).result == "done"
+    assert len(runs(programs)) == len(set(runs(programs))) == 6
+
+
+def test_listeners_whose_master_is_killed_report_their_task_and_leave(programs, queue, state):
+    listener = programs.listener("work:run", slots=2)
+    task_id = begin(programs, queue)
+    busy = parent_of(programs.client.get_task(task_id).pid)
+    slots = listener.slots()
+    listener.send(signal.SIGKILL)
+    assert listener.wait() == -signal.SIGKILL
+    until(lambda: [pid for pid in slots if is_there(pid)] == [busy], what="the leaving of the idle listener")
+    let_go(programs)
+    assert outcome(programs.client, task_id).result == "done"
+    until(lambda: programs.left() == [], what="the leaving of the busy listener")
+    assert of_listeners(state) == {}
+
+
+def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(programs, queue, cli):
+    listener = programs.listener("work:run")
+    (slot,) = listener.slots()
+    task_id = begin(programs, queue)
+    task_process = programs.client.get_task(task_id).pid
+    assert parent_of(task_process) == slot
+    os.kill(slot, signal.SIGKILL)
+    (other,) = until(lambda: [pid for pid in listener.slots() if pid != slot], 2, "another listener")
+    assert is_there(task_process) and parent_of(task_process) == listener.pid
+    following = queue.enqueue("quick")
+    assert outcome(programs.client, following).node.endswith(f"_{other}")
+    let_go(programs)
+    record = programs.directory / "spool" / task_id / "1" / "exit"
+    until(record.exists, what="the exit record")
+    assert json.loads(record.read_text()) == {"status": "complete", "result": "done", "result_encoding": None}
+    until(lambda: not is_there(task_process), what="the end of the task process")
+    assert task_process not in children_of(listener.pid), "a zombie"
+    assert cli.lrange(f"blueque_reserved_tasks_work_{programs.client.get_task(task_id).node}", 0, -1) == [task_id]
+    assert programs.client.get_task(task_id).status == "started"
+    assert sorted(runs(programs)) == sorted([task_id, following])
+
+
+def test_a_killed_listener_leaves_no_spare_process_behind(programs):
+    listener = programs.listener("work:run")
+    (slot,) = listener.slots()
+    spares = until(lambda: children_of(slot), what="a spare process")
+    os.kill(slot, signal.SIGKILL)
+    until(lambda: not any(is_there(pid) for pid in spares), what="the leaving of the spare")
+
+
+def test_a_listener_that_dies_at_birth_is_not_forked_again_and_again(programs):
+    listener = programs.listener("work:run")
+    killed = set()
+    end = time.monotonic() + 3.2
+    while time.monotonic() < end:
+        for pid in children_of(listener.pid):
+            if is_there(pid) and pid not in killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+    assert 3 <= len(killed) <= 5                       # the first at once, then one each second
+    listener.ready()
+    assert listener.stop() == 0
+
+
+FORKING_RUNNER = """
+    import redis, work
+    from blueque import Client, ForkingRunner
+
+    ForkingRunner({client}, "work", work.run, spool="spool", grace=1).run()
+    print("run has returned", flush=True)
+"""
+
+
+@pytest.mark.parametrize("client", ["Client('{url}')", "Client(redis=redis.Redis(port={port}))"])
+def test_forking_runner_runs_tasks_and_returns_when_told_to_after_its_task(programs, queue, server, state, client):
+    made = client.format(url=server.url, port=server.port)
+    runner = programs.script(FORKING_RUNNER.format(client=made))
+    assert outcome(programs.client, queue.enqueue("quick")).result == "done"
+    task_id = begin(programs, queue)
+    runner.send(signal.SIGTERM)
+    following = queue.enqueue("quick")
+    assert runner.is_running
+    let_go(programs)
+    assert runner.wait() == 0
+    assert runner.log == "run has returned\n"
+    assert programs.client.get_task(task_id).result == "done"
+    assert programs.client.get_task(following).status == "pending"
+    assert of_listeners(state) == {}
+
+
+def test_one_ctrl_c_on_the_terminal_of_a_forking_runner_lets_its_task_end(programs, queue, url):
+    with terminal() as tty:
+        runner = programs.script(FORKING_RUNNER.format(client=f"Client('{url}')"), **tty.options)
+        task_id = begin(programs, queue)
+        until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
+        until(lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)), what="its own session")
+        tty.press_ctrl_c()
+        let_go(programs)
+        assert runner.wait() == 0
+        assert programs.client.get_task(task_id).result == "done"
+
+
+def test_one_ctrl_c_counts_once_even_while_a_process_is_being_forked(programs, queue, url):
+    programs.write("""
+        import os, time
+        os.register_at_fork(after_in_child=lambda: os.path.exists("slowly") and time.sleep(1))
+    """, "slow.py")                                    # so that the moment lasts in which it happens
+    with terminal() as tty:
+        script = "\n    import slow" + FORKING_RUNNER.format(client=f"Client('{url}')")
+        runner = programs.script(script, **tty.options)
+        until(lambda: children_of(runner.pid), what="the first spare process")
+        until(lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)), what="its own session")
+        (programs.directory / "slowly").touch()
+        task_id = begin(programs, queue)
+        until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
+        tty.press_ctrl_c()
+        spare = max(children_of(runner.pid))
+        until(lambda: not is_there(spare) or os.getsid(spare) == spare, what="the end of that moment")
+        let_go(programs)
+        assert runner.wait() == 0
+        assert programs.client.get_task(task_id).result == "done"
+
+
+def test_forking_runner_leaves_the_other_children_of_its_program_alone(programs, queue, url):
+    runner = programs.script(f"""
+        import subprocess, work
+        from blueque import Client, ForkingRunner
+
+        child = subprocess.Popen(["sh", "-c", "echo $$ > child; until [ -e go ]; do sleep 0.01; done; exit 7"])
+        ForkingRunner(Client("{url}"), "work", work.run, spool="spool").run()
+        print("the child's exit code:", child.wait(), flush=True)
+    """)
+    outcome(programs.client, queue.enqueue("quick"))
+    child = int((programs.directory / "child").read_text())
+    let_go(programs)
+    until(lambda: not is_there(child), what="the end of the child")
+    outcome(programs.client, queue.enqueue("quick"))
+    assert runner.stop() == 0
+    assert runner.log == "the child's exit code: 7\n"

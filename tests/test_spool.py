@@ -1,0 +1,381 @@
+"""The spool: the files of each attempt on the node's disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from running import ROOT
+
+from blueque import spool as module
+from blueque.errors import SpoolRefused
+from blueque.spool import Spool
+
+FIELDS = {"status": "reserved", "queue": "video", "parameters": "a.mov ü\udc80", "attempt": "1"}
+RECORD = {"status": "complete", "result": 'a "result" ü\n', "result_encoding": None}
+MIB = 2**20
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def spool(root):
+    spool = Spool(str(root), MIB)
+    spool.open()
+    return spool
+
+
+@pytest.fixture
+def attempt(spool):
+    return spool.create("some-task", 1, FIELDS)
+
+
+def tree(root):
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def reported(spool, task_id, number, when):
+    """Make an attempt whose end Redis has known since then."""
+    attempt = spool.create(task_id, number, FIELDS)
+    attempt.mark_reported()
+    os.utime(f"{attempt.path}/reported", (when, when))
+    return attempt
+
+
+def ended_pid():
+    """Return the pid of a process that is no more."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+class FullOnce:
+    """An os.pwrite for which the disk is full after a few bytes of the first write, and of that one only."""
+
+    def __init__(self, code=errno.ENOSPC):
+        self.code, self.calls = code, 0
+        self._pwrite = os.pwrite
+
+    def __call__(self, descriptor, content, offset):
+        self.calls += 1
+        if self.calls == 1:
+            return self._pwrite(descriptor, content[:5], offset)
+        if self.calls == 2:
+            raise OSError(self.code, os.strerror(self.code))
+        return self._pwrite(descriptor, content, offset)
+
+
+# The directory
+
+def test_the_directory_is_made_for_its_owner_alone(root):
+    Spool(str(root), MIB).open()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+
+
+def test_a_directory_that_others_can_read_is_closed_to_them(root):
+    root.mkdir()
+    root.chmod(0o755)
+    Spool(str(root), MIB).open()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+
+
+def test_a_symbolic_link_is_refused_and_what_it_leads_to_left_alone(root, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real").chmod(0o755)
+    root.symlink_to("real")
+    with pytest.raises(SpoolRefused, match="not a directory"):
+        Spool(str(root), MIB).open()
+    assert stat.S_IMODE((tmp_path / "real").stat().st_mode) == 0o755
+
+
+def test_a_directory_of_another_user_is_refused_and_left_alone(root, monkeypatch):
+    root.mkdir()
+    root.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: root.stat().st_uid + 1)
+    with pytest.raises(SpoolRefused, match="belongs to user"):
+        Spool(str(root), MIB).open()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+def test_a_directory_with_other_things_in_it_is_not_closed_to_others(root):
+    (root / "bin").mkdir(parents=True)
+    (root / "bin" / "tool").touch()
+    root.chmod(0o755)
+    with pytest.raises(SpoolRefused):
+        Spool(str(root), MIB).open()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+def test_a_place_where_no_directory_can_be_made_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SpoolRefused, match="Not a directory; choose another with --spool"):
+        Spool(str(tmp_path / "file" / "spool"), MIB).open()
+
+
+def test_a_relative_directory_is_meant_from_where_we_are_and_stays_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spool = Spool("here", MIB)
+    monkeypatch.chdir("/")
+    spool.open()
+    assert (tmp_path / "here").is_dir()
+
+
+# Attempts
+
+def test_an_attempt_has_the_task_as_it_was_reserved(spool, root):
+    attempt = spool.create("some-task", 2, FIELDS)
+    assert attempt.path == f"{root}/some-task/2"
+    assert attempt.read_task() == ("some-task", FIELDS)
+    assert stat.S_IMODE(os.stat(attempt.path).st_mode) == 0o700
+
+
+def test_a_second_attempt_lies_beside_the_first(spool, root):
+    spool.create("some-task", 1, FIELDS)
+    spool.create("some-task", 2, FIELDS)
+    assert tree(root) == ["some-task", "some-task/1", "some-task/1/task", "some-task/2", "some-task/2/task"]
+
+
+def test_an_attempt_that_was_there_already_is_moved_aside_whole(spool, root):
+    spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
+    attempt = spool.create("some-task", 1, {"parameters": "new"})
+    (aside,) = [path for path in (root / "some-task").iterdir() if path.name != "1"]
+    assert attempt.read_exit() is None and attempt.read_task()[1] == {"parameters": "new"}
+    assert aside.name.startswith("1.") and json.loads((aside / "exit").read_text()) == RECORD
+
+
+def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(spool, root):
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))   # a file may be made but not written, as on a full disk
+    try:
+        for _ in range(3):
+            with pytest.raises(OSError, match="File too large"):
+                spool.create("some-task", 1, FIELDS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert tree(root) in ([], ["some-task"])
+
+
+@pytest.mark.parametrize("task_id", [
+    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "two words", "ü", "\udc80", "x" * 101, "\0",
+])
+def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool, root, task_id):
+    attempt = spool.create(task_id, 1, FIELDS)
+    path = Path(attempt.path)
+    assert path.parent.parent == root and path.parent.name.startswith("id-") and path.is_dir()
+    assert attempt.read_task()[0] == task_id
+    assert spool.attempt(task_id, 1).path == attempt.path
+
+
+def test_different_strange_ids_have_different_places(spool):
+    assert len({spool.attempt(task_id, 1).path for task_id in ("a/b", "a//b", "../a/b", "A/b", "a/b ")}) == 5
+
+
+def test_an_attempt_has_begun_from_its_first_moment_on(attempt):
+    assert not attempt.has_begun()
+    attempt.begin()
+    assert attempt.has_begun()
+
+
+def test_the_parameters_are_written_byte_for_byte(attempt):
+    path = attempt.write_parameters("a\r\nü\udc80\0")
+    assert Path(path).read_bytes() == b"a\r\n\xc3\xbc\x80\0"
+
+
+@pytest.mark.parametrize(("content", "tail"), [
+    (b"", ""), (b"short", "short"), (b"a longer text", "ger text"), ("üüüüü".encode(), "üüüü"), (b"\xff", "\ufffd"),
+])
+def test_a_tail_is_the_end_of_a_file_as_text(attempt, content, tail):
+    Path(attempt.path, "stderr").write_bytes(content)
+    assert attempt.tail("stderr", 8) == tail
+
+
+def test_the_tail_of_a_file_that_is_not_there_is_empty(attempt):
+    assert attempt.tail("stderr", 8) == ""
+
+
+# Exit records
+
+def test_an_exit_record_comes_back_as_it_was_written(attempt):
+    attempt.write_exit(RECORD)
+    assert attempt.read_exit() == RECORD
+    assert not Path(attempt.path, "exit.new").exists()
+
+
+def test_without_an_exit_record_there_is_none_to_read(attempt):
+    assert attempt.read_exit() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"status": "compl', b"[]", b"{}", b"\xff"])
+def test_a_record_that_is_not_whole_is_none(attempt, content):
+    Path(attempt.path, "exit.new").write_bytes(content)
+    assert attempt.read_exit() is None
+
+
+def test_a_whole_record_whose_renaming_was_lost_with_the_power_counts(attempt):
+    Path(attempt.path, "exit.new").write_text(json.dumps(RECORD))
+    assert attempt.read_exit() == RECORD
+
+
+def test_a_record_cut_short_by_the_power_failure_gives_way_to_the_whole_one(attempt):
+    Path(attempt.path, "exit").write_bytes(b"")
+    Path(attempt.path, "exit.new").write_text(json.dumps(RECORD))
+    assert attempt.read_exit() == RECORD
+
+
+def test_a_second_record_replaces_the_first_even_if_it_is_shorter(attempt):
+    attempt.write_exit({**RECORD, "result": "x" * 1000})
+    attempt.write_exit(RECORD)
+    assert attempt.read_exit() == RECORD
+
+
+def test_a_record_is_on_the_disk_before_it_gets_its_name(attempt, monkeypatch):
+    events = []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(os, "rename", lambda old, new: (events.append((old, new)), rename(old, new)))
+    attempt.write_exit(RECORD)
+    assert events == [f"{attempt.path}/exit.new", (f"{attempt.path}/exit.new", f"{attempt.path}/exit")]
+
+
+def test_a_process_killed_while_it_writes_its_record_leaves_none(attempt):
+    script = """
+import os, signal, sys
+from blueque import spool
+def pwrite(descriptor, content, offset, real=os.pwrite):
+    real(descriptor, content[: len(content) // 2], offset)
+    os.kill(os.getpid(), signal.SIGKILL)
+spool.os.pwrite = pwrite
+spool.Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result": "x" * 1000})
+"""
+    killed = subprocess.run([sys.executable, "-c", script, attempt.path], cwd=ROOT, check=False)
+    assert killed.returncode == -9
+    assert Path(attempt.path, "exit.new").stat().st_size > 500
+    assert attempt.read_exit() is None
+
+
+# Room
+
+def test_room_for_the_largest_record_is_set_aside_once_and_given_back(spool, root):
+    assert spool.want_of_room() is None
+    (room,) = root.iterdir()
+    assert room.name == f"room.{os.getpid()}"
+    assert room.stat().st_size == room.stat().st_blocks * 512 >= 2 * MIB + module.RECORD_OVERHEAD
+    before = room.stat()
+    assert spool.want_of_room() is None
+    assert room.stat().st_ino == before.st_ino and room.stat().st_mtime_ns == before.st_mtime_ns
+    spool.close()
+    assert tree(root) == []
+
+
+def test_giving_back_what_was_never_set_aside_is_fine(spool, root):
+    spool.close()
+    assert tree(root) == []
+
+
+def test_a_record_that_no_longer_fits_on_the_disk_takes_over_the_room_set_aside(spool, root, attempt, monkeypatch):
+    spool.want_of_room()
+    room = (root / f"room.{os.getpid()}").stat().st_ino
+    full = FullOnce()
+    monkeypatch.setattr(os, "pwrite", full)
+    attempt.write_exit(RECORD)
+    assert full.calls == 3
+    assert attempt.read_exit() == RECORD
+    assert Path(attempt.path, "exit").stat().st_ino == room
+    assert tree(root) == ["some-task", "some-task/1", "some-task/1/exit", "some-task/1/task"]
+
+
+def test_the_room_is_set_aside_again_before_the_next_attempt(spool, root, attempt, monkeypatch):
+    spool.want_of_room()
+    monkeypatch.setattr(os, "pwrite", FullOnce())
+    attempt.write_exit(RECORD)
+    assert spool.want_of_room() is None
+    assert (root / f"room.{os.getpid()}").stat().st_size >= 2 * MIB
+
+
+def test_a_disk_that_fails_otherwise_is_an_error_and_costs_no_room(spool, root, attempt, monkeypatch):
+    spool.want_of_room()
+    monkeypatch.setattr(os, "pwrite", FullOnce(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        attempt.write_exit(RECORD)
+    assert (root / f"room.{os.getpid()}").exists()
+    assert attempt.read_exit() is None
+
+
+def test_the_want_of_room_is_told_with_what_is_needed(spool, monkeypatch):
+    def fallocate(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    assert spool.want_of_room() == f"spool {spool.root}: No space left on device; a task needs 5,373,952 bytes to begin"
+    assert tree(Path(spool.root)) == []
+
+
+@pytest.mark.parametrize(("facts", "reason"), [
+    ({"f_bavail": 767, "f_frsize": 4096}, "has 3,141,632 bytes free; a task needs 3,145,728 to begin"),
+    ({"f_files": 1000, "f_favail": 15}, "has no room for more files"),
+    ({"f_bavail": 768, "f_frsize": 4096, "f_files": 0, "f_favail": 0}, None),
+])
+def test_room_is_wanting_when_little_more_than_what_was_set_aside_is_left(spool, monkeypatch, facts, reason):
+    real = os.statvfs(spool.root)
+    known = {name: getattr(real, name) for name in dir(real) if name.startswith("f_")}
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**{**known, **facts}))
+    assert spool.want_of_room() == (reason and f"spool {spool.root} {reason}")
+
+
+# Pruning
+
+def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
+    reported(spool, "old", 1, 1000.0)
+    reported(spool, "edge", 1, 2000.0)
+    reported(spool, "young", 1, 3000.0)
+    os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
+    assert spool.prune(2000.0) == 1
+    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported"}
+
+
+def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):
+    reported(spool, "some-task", 1, 1000.0)
+    spool.create("some-task", 2, FIELDS)
+    assert spool.prune(2000.0) == 1
+    assert tree(root) == ["some-task", "some-task/2", "some-task/2/task"]
+
+
+def test_pruning_does_not_follow_links_out_of_the_spool(spool, root, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    attempt = reported(spool, "old", 1, 1000.0)
+    Path(attempt.path, "link").symlink_to(tmp_path / "precious")
+    assert spool.prune(2000.0) == 1
+    assert (tmp_path / "precious" / "file").exists()
+
+
+def test_the_room_of_a_dead_listener_is_given_back_and_that_of_a_living_one_kept(spool, root):
+    spool.want_of_room()
+    (root / f"room.{ended_pid()}").write_bytes(b"x")
+    (root / f"room.{os.getppid()}").write_bytes(b"x")
+    assert spool.prune(2000.0) == 0
+    assert tree(root) == sorted([f"room.{os.getpid()}", f"room.{os.getppid()}"])
+
+
+def test_an_empty_directory_that_is_not_of_a_task_is_left_alone(spool, root):
+    (root / "games").mkdir()
+    spool.prune(2e10)
+    assert tree(root) == ["games"]
+
+
+def test_what_is_not_ours_in_the_spool_is_left_alone(spool, root):
+    (root / "README").write_text("do not touch")
+    (root / "room.for-more").write_text("do not touch")
+    assert spool.prune(2e10) == 0
+    assert tree(root) == ["README", "room.for-more"]
