@@ -138,8 +138,8 @@ class Patience:
         seconds = pause(self._failures - 1) if self._failures else 0.0
         if time.monotonic() + seconds >= self._deadline:
             raise error
+        log.log(logging.DEBUG if self._failures else logging.WARNING, "%s; trying again", error)
         self._failures += 1
-        log.warning("%s; trying again", error)
         time.sleep(seconds)
 
 

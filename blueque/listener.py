@@ -73,7 +73,7 @@ class Listener:
         host, _, _ = self.node.rpartition("_")
         for other in sorted(inspector.listeners(self.queue)):
             its_host, _, its_pid = other.rpartition("_")
-            if its_host != host or other == self.node or not its_pid.isdecimal():
+            if its_host != host or other == self.node or not its_pid.isdecimal() or len(its_pid) > 9:
                 continue
             known = inspector.registration(self.queue, other)
             if process.is_alive(int(its_pid), known):
@@ -114,11 +114,12 @@ class Listener:
         if self._is_unsure:
             # A pop that we gave up on may still arrive. It does nothing any more once our registration has changed.
             self.beat()
+            self._pass_marker_on(True)
             for task_id in reversed(Inspector(self._redis).reserved(self.queue, self.node)):
                 task = self._reserve(task_id)
                 if task is not None:
-                    self._pass_marker_on(True)
                     return task
+            self._tokens.clear()                       # whatever they were for is not in our list any more
         while True:
             self._is_unsure = True                     # from here on an id may be in our list that we know nothing of
             popped, left = protocol.pop(self._redis, self.queue, self.node, self.instance or "")

@@ -12,9 +12,11 @@ import importlib.machinery
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +36,7 @@ EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _PRUNE_EVERY = 3600.0
+_WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
 _IMPORTED = b"\0imported"
 
 
@@ -60,8 +63,8 @@ class Master:
         self._born: dict[int, float] = {}              # pid of a slot -> when it was forked
         self._fork_at: list[float] = []                # when to fork the slots that are missing
         self._order: int | None = None                 # the last signal we have passed on
-        self._last_signal = signal.SIGTERM
         self._status = 0
+        self._has_worked = False                       # a listener has lived long enough to have registered
 
     def run(self) -> int:
         """Return the exit status when all slots have left."""
@@ -77,7 +80,7 @@ class Master:
                     self._fork_at.remove(at)
                     self._fork_slot()
             if now >= next_chore:
-                self._chore()
+                self._fork_chore()
                 next_chore = now + _PRUNE_EVERY
             wake_at = min([next_chore, *self._fork_at]) if self._order is None else next_chore
             process.wait_readable([self._signals.fileno()], wake_at - time.monotonic())
@@ -85,6 +88,22 @@ class Master:
                 self._obey(number)
             self._bury()
         return self._status
+
+    def _fork_chore(self) -> None:
+        """Do the chore in a child: it may take long, and we must hear orders."""
+        try:
+            process.fork(self._do_chore)
+        except OSError as error:
+            log.warning("cannot fork: %s", error.strerror)
+
+    def _do_chore(self) -> int:
+        self._signals.forget()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for descriptor in (self._lifeline, self._lifeline_end):
+            os.close(descriptor)
+        self._chore()
+        return 0
 
     def _fork_slot(self) -> None:
         try:
@@ -108,35 +127,37 @@ class Master:
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
             return
-        self._last_signal = signal.Signals(number)
         if self._order is None:
-            self._order = signal.SIGTERM
             log.warning("%s: taking nothing new; leaving when the running tasks have ended (again: stop them)",
                         process.signal_name(number))
-        elif self._order == signal.SIGTERM:
-            self._order = signal.SIGQUIT
-            self._status = 128 + number
+            self._pass_on(signal.SIGTERM)
+        elif self._order == signal.SIGTERM and not self._status:
             log.warning("%s: stopping the running tasks", process.signal_name(number))
-        for pid in self._born:
-            os.kill(pid, self._order)
+            self._status = 128 + number
+            self._pass_on(signal.SIGQUIT)
 
     def _bury(self) -> None:
         """Let go of children that have ended, a dead listener's task among them, and see to replacements."""
-        for pid, code in process.reap_all():
-            born = self._born.pop(pid, None)
-            if born is None or self._order is not None:
+        ended = [(self._born.pop(pid, None), pid, code) for pid, code in process.reap_all()]
+        if self._order is not None:
+            return
+        for born, pid, code in ended:
+            if born is None:
                 continue
-            if code in _HOPELESS:
+            if code in _HOPELESS and not self._has_worked:
                 self._status = code
-                self._order = signal.SIGTERM
-                for other in self._born:
-                    os.kill(other, signal.SIGTERM)
-                return self._bury()
+                self._pass_on(signal.SIGTERM)
+                return
             now = time.monotonic()
             log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
             # One that dies at birth would keep us forking for nothing.
+            self._has_worked = self._has_worked or now - born > _WORKED
             self._fork_at.append(now if now - born > 1.0 else now + 1.0)
-        return None
+
+    def _pass_on(self, number: int) -> None:
+        self._order = number
+        for pid in self._born:
+            os.kill(pid, number)                       # a child that has ended is still ours until `_bury`
 
 
 def run_slot(choices: Choices, lifeline: int) -> int:
@@ -167,7 +188,8 @@ def check_work(choices: Choices) -> str | None:
         try:
             task_process.resolve(choices.handler or "")
         except BaseException as error:                 # a module may call sys.exit when it is imported
-            reason = str(error) if isinstance(error, BluequeError) else f"{type(error).__name__}: {error}"
+            is_ours = isinstance(error, BluequeError)
+            reason = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
             os.write(write, reason.encode("utf-8", "backslashreplace")[:4000])
             return 1
         os.write(write, _IMPORTED)
@@ -175,13 +197,22 @@ def check_work(choices: Choices) -> str | None:
 
     pid = process.fork(try_import)
     os.close(write)
-    with open(read, "rb") as pipe:
-        said = pipe.read()
+    # Not to the end of the pipe: what the module starts when it is imported may hold it open for ever.
+    said = os.read(read, 4096)
+    os.close(read)
+    process.signal_group(pid, signal.SIGKILL)
     code = process.wait_for(pid)
     if said == _IMPORTED:
         return None
-    reason = said.decode()
+    reason = said.decode("utf-8", "replace")
     return f"cannot import the handler {choices.handler}: {reason or process.describe(code)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return where in the user's code an import broke."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "importlib" not in frame.filename and "blueque" not in frame.filename]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 def main() -> int:
@@ -199,8 +230,9 @@ def main() -> int:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
     log.info(
-        "blueque-listener %s: queue %r, %d slot%s, %s (%s), spool %s, host %s, pid %d",
-        __version__, choices.queue, choices.slots, "" if choices.slots == 1 else "s",
+        "blueque-listener %s: queue %r, %s, %d slot%s, %s (%s), spool %s, host %s, pid %d",
+        __version__, choices.queue, choices.handler or shlex.join(choices.command or []),
+        choices.slots, "" if choices.slots == 1 else "s",
         hide_password(choices.redis_url), choices.url_source, choices.spool, process.host_name(), os.getpid(),
     )
     _warm_up(choices)
@@ -233,4 +265,7 @@ def _prune(choices: Choices) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:                          # before there is anybody to take nothing new
+        sys.exit(130)

@@ -56,7 +56,8 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
 
 def shares_pids(known: Mapping[str, str]) -> bool:
     """Tell whether the pids recorded there (see `identity`) mean the same processes here: same boot, same namespace."""
-    return known.get("boot") == _boot_id() and known.get("ns") == _pid_namespace()
+    boot, namespace = known.get("boot"), known.get("ns")
+    return bool(boot and namespace) and boot == _boot_id() and namespace == _pid_namespace()
 
 
 def is_running(pid: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from blueque import protocol
 from blueque.connection import Redis
-from blueque.errors import InvalidType
+from blueque.errors import InvalidInput, InvalidType
 from blueque.task import Task, encode, printable
 
 log = logging.getLogger("blueque")
@@ -55,19 +55,26 @@ class Processor:
         self._fail(printable(error, self._max_bytes), facts={})
 
     def report(self, record: Mapping[str, Any]) -> None:
-        """Record the end of the attempt as its exit record tells it (see `spool.Attempt.exit_record`)."""
+        """Record the end of the attempt as its exit record tells it (see `spool.Attempt.write_exit`)."""
         facts = {name: value for name, value in record.items() if name in ("error_type", "traceback", "exit_code", "signal")}
-        if record["status"] == "complete":
-            self._complete(record["result"], record.get("result_encoding"), facts)
-        else:
-            self._fail(record["error"], facts)
+        finished = record.get("finished")
+        try:
+            if record["status"] == "complete":
+                self._complete(record["result"], record.get("result_encoding"), facts, finished)
+            else:
+                self._fail(record["error"], facts, finished)
+        except (KeyError, TypeError, InvalidInput) as error:     # the record is not what it should be
+            self._fail(printable(f"the end of the task cannot be recorded: {error!r}", 1000), {"error_type": "result"})
 
-    def _complete(self, text: str, encoding: str | None, facts: Mapping[str, Any]) -> None:
+    def _complete(
+        self, text: str, encoding: str | None, facts: Mapping[str, Any], finished: float | None = None
+    ) -> None:
         protocol.complete(
-            self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts
+            self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts, finished
         )
         log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
 
-    def _fail(self, text: str, facts: Mapping[str, Any]) -> None:
-        protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts)
-        log.info("fail task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+    def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
+        protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts, finished)
+        why = text.partition("\n")[0][:200]
+        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, why)

@@ -129,4 +129,6 @@ class Scheduler:
 
 
 def _stop(number: int, frame: object) -> None:
+    for other in (signal.SIGTERM, signal.SIGINT):      # a second one shall not disturb our leaving
+        signal.signal(other, signal.SIG_IGN)
     raise _Stop

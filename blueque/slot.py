@@ -32,9 +32,10 @@ log = logging.getLogger("blueque")
 T = TypeVar("T")
 
 # Redis will not change its mind about these by itself.
-_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
 LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
+LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
 BURST = 4                                              # how many task processes are forked in a row for short tasks
 
 
@@ -121,8 +122,13 @@ class Slot:
         """Return a reserved task, or None when told to leave."""
         may_take = True
         while self._order is Order.WORK:
-            want = self._spool.want_of_room()
+            self._look(0)                              # an order that came while we were busy
+            if self._order is not Order.WORK:
+                return None
             self._beat_if_due()
+            want = self._spool.want_of_room()
+            if want is not None and not self._spool_trouble.is_on:
+                want = self._make_room()
             try:
                 if self._spool_trouble.tell(want, "taking nothing new"):
                     self._listener.decline()
@@ -143,6 +149,16 @@ class Slot:
                 may_take = True
         return None
 
+    def _make_room(self) -> str | None:
+        """Remove the files of all attempts that Redis knows the end of; return what is still wanting, or None."""
+        try:
+            removed = self._spool.prune(time.time())
+        except OSError as error:
+            return f"spool {self._spool.root}: {error.strerror}"
+        if removed:
+            log.warning("prune spool=%s attempts=%d: there was no room", self._spool.root, removed)
+        return self._spool.want_of_room()
+
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
         deadline = self._next_beat + 5.0
@@ -154,15 +170,15 @@ class Slot:
         return False
 
     def _has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; give up when an order comes, for Redis may stand still and orders must not."""
+        """Wait for the answer to a command; not for long once an order has come, for Redis may stand still."""
         deadline = time.monotonic() + REPLY_TIMEOUT
         order = self._order
-        while self._order is order:
-            seconds = deadline - time.monotonic()
+        while (seconds := deadline - time.monotonic()) > 0:
             if connection.fileno() in self._look(seconds, [connection.fileno()]):
                 return True
-            if seconds <= 0:
-                return False
+            if self._order is not order:
+                # The answer to a pop is worth a moment: without it the task stays in the list of a listener that leaves.
+                order, deadline = self._order, min(deadline, time.monotonic() + LAST_ANSWER)
         return connection.wait(0)
 
     # Running it
@@ -270,7 +286,8 @@ class Slot:
             return record
         if record is None:
             is_out_of_memory = process.out_of_memory_kills() > self._oom_kills
-            record = task_process.record_of_ending(ending, is_out_of_memory)
+            record = task_process.record_of_ending(ending, is_out_of_memory, attempt.has_begun())
+            record["finished"] = time.time()
             process.signal_group(pid, signal.SIGKILL)  # what a broken task leaves running is nobody's
         if is_stopped:
             record = {**record, "error": f"stopped by operator: {record['error']}", "error_type": "stopped"}
@@ -285,7 +302,6 @@ class Slot:
             self._insist(report)
         except NotOwner as error:
             log.warning("%s; how it ended stays in %s", error, attempt.path)
-            return
         except Told:
             log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s", task.id, attempt.path)
             raise
@@ -336,6 +352,7 @@ class Slot:
 
     def _insist(self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()) -> T:
         """Call until Redis does it. Raises Told when the order `until` comes first; what is `fatal` is raised as it is."""
+        may_try_again = True                           # once more after the order: what broke may have been its doing
         while True:
             try:
                 value = action()
@@ -344,7 +361,10 @@ class Slot:
                     raise
                 self._redis_trouble.tell(str(error), "waiting")
                 if self._order >= until:
-                    raise Told(str(error)) from error
+                    if not may_try_again:
+                        raise Told(str(error)) from error
+                    may_try_again = False
+                    continue
             else:
                 self._redis_trouble.tell(None)
                 return value
@@ -370,6 +390,8 @@ class Slot:
                 process.reap_strays({self._task_pid or 0} | self._spares.pids)
         elif number == signal.SIGQUIT:
             self._order = Order.STOP
+        elif self._is_alone:                           # our master has SIGQUIT for more; a second SIGTERM is somebody else's
+            self._order = max(self._order, Order.DRAIN)
         else:
             self._order = Order.DRAIN if self._order is Order.WORK else Order.STOP
             log.debug("%s: %s", process.signal_name(number), self._order.name.lower())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ class Spares:
         waiting, self._waiting = self._waiting, []
         for spare in waiting:
             os.close(spare.gate)
+            process.signal_group(spare.pid, signal.SIGKILL)    # it holds nothing, and may have been stopped
         for spare in waiting:
             process.reap(spare.pid)
 

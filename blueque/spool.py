@@ -6,7 +6,7 @@
     began           there once the task may have begun: the gate had opened
     result          of a program: its result, if it does not print it as its last line
     exit            how it ended; written in full before anybody tells Redis
-    reported        there once Redis knows
+    reported        there once Redis knows, or has refused to
 
 The task process writes, its listener reads. Nothing here needs Redis, so a task runs on while Redis is away.
 """
@@ -63,9 +63,9 @@ class Spool:
 
     def _make_private(self, mode: int) -> None:
         """Close an empty directory to others; one with something in it may be anybody's, such as /tmp."""
-        if os.listdir(self.root):
+        if mode & stat.S_ISVTX or os.listdir(self.root):
             raise SpoolRefused(
-                f"spool {self.root} is open to others (mode {stat.S_IMODE(mode):o}), and not empty: choose another directory"
+                f"spool {self.root} is open to others (mode {stat.S_IMODE(mode):o}) and in use: choose another directory"
             )
         os.chmod(self.root, 0o700)
 
@@ -173,7 +173,7 @@ class Attempt:
         """Write how the attempt ended: whole and on the disk, or not at all.
 
         record: status (complete or failed); result and result_encoding, or error; error_type, traceback, exit_code,
-        signal where they apply.
+        signal where they apply; finished, in Unix seconds.
         """
         content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
         new = f"{self.path}/exit.new"

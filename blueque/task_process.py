@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,32 +55,27 @@ def main(work: Work, spool: Spool, gate: int) -> int:
         return 0
     os.close(gate)
     attempt = spool.attempt_at(os.fsdecode(path[:-1]))
-    attempt.begin()
-    _redirect(attempt)
-    task_id, fields = attempt.read_task()
-    task = Task(task_id, {**fields, "status": "started", "pid": str(os.getpid())})
-    os.environ["BLUEQUE_TASK_ID"] = task.id
-    os.environ["BLUEQUE_QUEUE"] = task.queue or ""
-    os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
-    os.environ["BLUEQUE_TASK_DIR"] = attempt.path
-    _current = task
-    spare = os.dup(0)                                  # for the exit record, should the task use up all descriptors
+    spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
     try:
+        attempt.begin()
+        _redirect(attempt)
+        task_id, fields = attempt.read_task()
+        _current = task = Task(task_id, {**fields, "status": "started", "pid": str(pid)})
+        os.environ["BLUEQUE_TASK_ID"] = task.id
+        os.environ["BLUEQUE_QUEUE"] = task.queue or ""
+        os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
+        os.environ["BLUEQUE_TASK_DIR"] = attempt.path
         record = work(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
         record = _record_of(error)
     if os.getpid() != pid:                             # a child that the task has forked, and that came back from it
         return 0
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # the task has closed or removed it, or the disk is full
-            pass
+    _flush_files()
     try:
         os.close(spare)
     except OSError:                                    # the task has closed that too
         pass
-    attempt.write_exit(record)
+    attempt.write_exit({**record, "finished": time.time()})
     return 0 if record["status"] == "complete" else 1
 
 
@@ -145,15 +142,16 @@ def program(command: list[str], max_bytes: int) -> Work:
     return work
 
 
-def record_of_ending(ending: process.Ending, is_out_of_memory: bool) -> Record:
+def record_of_ending(ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True) -> Record:
     """Return the exit record of a task process that left none.
 
     is_out_of_memory: the kernel was killing processes for want of memory at the time.
     """
+    before = "" if has_begun else " before it had begun"
     if ending.signal is None:
-        error = f"the process left with exit code {ending.exit_code} and without a result"
+        error = f"the process left with exit code {ending.exit_code} and without a result{before}"
         return {"status": "failed", "error": error, "error_type": "exit", "exit_code": ending.exit_code}
-    error = f"killed by {ending.signal}" + (" (core dumped)" if ending.dumped_core else "")
+    error = f"killed by {ending.signal}{before}" + (" (core dumped)" if ending.dumped_core else "")
     if ending.signal == "SIGKILL" and is_out_of_memory:
         error += ": out of memory; the kernel was ending processes for want of it"
         return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
@@ -212,6 +210,16 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
     return {"status": "complete", "result": text}
 
 
+def _flush_files() -> None:
+    """Write out what the task left in buffers, its own files too: the process ends without what Python does at its end."""
+    files = [thing for thing in gc.get_objects() if type(thing) in (io.TextIOWrapper, io.BufferedWriter)]
+    for file in [sys.stdout, sys.stderr, *files]:
+        try:
+            file.flush()
+        except (OSError, ValueError, AttributeError):  # the task has closed or removed it, or the disk is full
+            pass
+
+
 def _redirect(attempt: Attempt) -> None:
     """Send output to the spool and read from nothing: no pipe of ours may break under the task when we die."""
     for number, path in enumerate([os.devnull, f"{attempt.path}/stdout", f"{attempt.path}/stderr"]):
@@ -224,9 +232,16 @@ def _redirect(attempt: Attempt) -> None:
     sys.stderr = _stream(sys.stderr, 2, "w")
 
 
+def _is_on(stream: Any, number: int) -> bool:
+    try:
+        return isinstance(stream, io.TextIOWrapper) and not stream.closed and stream.fileno() == number
+    except (OSError, ValueError):                      # it is on no descriptor at all
+        return False
+
+
 def _stream(inherited: Any, number: int, mode: str) -> Any:
     """Return a text stream on the descriptor: the inherited one if that is what it is, else a new one."""
-    if isinstance(inherited, io.TextIOWrapper) and not inherited.closed and inherited.fileno() == number:
+    if _is_on(inherited, number):
         # `process.fork` has flushed it. A line should be seen when it is printed, whatever characters it holds.
         if mode == "w" and not (inherited.line_buffering and inherited.errors == "backslashreplace"):
             inherited.reconfigure(line_buffering=True, errors="backslashreplace")

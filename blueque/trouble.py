@@ -21,6 +21,11 @@ class Trouble:
         self._since: float | None = None
         self._failures = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it was wrong when it was last looked at."""
+        return self._since is not None
+
     def tell(self, reason: str | None, consequence: str = "") -> bool:
         """Take notice of the reason, or of there being none; return whether there is one."""
         if reason is None:

@@ -252,7 +252,7 @@ DUE = {**TASK, "LIMIT": 100, "DUE": [], "MOVED": [], "OLD": [], "CREATED": []}
 BEAT = {**TASK, "BEAT": 5}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
 START = {**TASK, "PID": 99, "IDENTITY": []}
-END = {**TASK, "PID": 99, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
+END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
 dead_listener = registered(DEAD, "instance-0")
 
@@ -292,11 +292,11 @@ def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
 
 
 def complete(encoding: str | None = None, token: str | None = T) -> Given:
-    return lambda redis: protocol.complete(redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0})
+    return lambda redis: protocol.complete(redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0}, 9.0)
 
 
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
-    return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts)
+    return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
 
 def delete(redis: Redis) -> None:

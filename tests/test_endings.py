@@ -19,6 +19,11 @@ WORK = """
 
     HOARD = []
 
+    def leave_buffered(task):
+        file = open("buffered", "w")
+        file.write("kept")
+        HOARD.append(file)
+
 
     def run(task):
         return globals()[task.parameters](task)
@@ -330,8 +335,8 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
     ("", "gone:run", "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'"),
     ("", "bad:run", "cannot import the handler bad:run: bad has no 'run'"),
     ("run = 3", "bad:run", "cannot import the handler bad:run: bad:run is a int, not a callable"),
-    ("raise OSError('no licence')", "bad:run", "cannot import the handler bad:run: OSError: no licence"),
-    ("import sys; sys.exit(4)", "bad:run", "cannot import the handler bad:run: SystemExit: 4"),
+    ("raise OSError('no licence')", "bad:run", "cannot import the handler bad:run: OSError: no licence ({file}, line 1)"),
+    ("import sys; sys.exit(4)", "bad:run", "cannot import the handler bad:run: SystemExit: 4 ({file}, line 1)"),
     ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
     ("import os; os.kill(os.getpid(), 9)", "bad:run", "cannot import the handler bad:run: killed by SIGKILL"),
     ("def run(:", "bad:run", "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)"),
@@ -342,7 +347,9 @@ def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(sh
         programs.write(text, "bad.py")
         listener = programs.listener(name, is_awaited=False)
         assert listener.wait() == 78
-        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [reason]
+        assert [line.split(" ", 1)[1] for line in listener.log.splitlines()] == [
+            reason.format(file=tmp_path / "bad.py")
+        ]
 
 
 @pytest.mark.parametrize(("script", "result"), [
@@ -453,3 +460,21 @@ def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(sh
         spoil(path)
         task = outcome(programs.client, queue.enqueue(""))
         assert (task.status, task.error, task.error_type) == ("failed", f"cannot run ./program: {reason}", "exit")
+
+
+def test_what_a_task_has_left_in_the_buffer_of_a_file_of_its_own_is_written(programs, python):
+    assert python("leave_buffered").status == "complete"
+    assert (programs.directory / "buffered").read_text() == "kept"
+
+
+def test_a_handler_module_that_starts_something_when_it_is_imported_does_not_hold_up_the_listener(shared_server, tmp_path):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write("""
+            import subprocess
+            subprocess.Popen(["sleep", "60"], close_fds=False)
+
+            def run(task):
+                return "done"
+        """, "starter.py")
+        listener = programs.listener("starter:run")
+        assert listener.stop() == 0

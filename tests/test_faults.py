@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from faults import Fault, FaultProxy
 
-from blueque import Client, OutcomeUnknown, protocol
+from blueque import Client, OutcomeUnknown, RedisAway, protocol
 from blueque.process import node_id
 
 
@@ -284,3 +284,19 @@ def test_a_pop_that_arrives_late_loses_no_task(proxy, through):
     taken.append(listener.take())
 
     assert None not in taken
+
+
+def test_a_marker_that_cannot_be_passed_on_costs_no_task(proxy, client):
+    listener = Client(proxy.url, patience=0).get_listener("video")
+    listener.register()
+    assert listener.take() is None
+    first, second = [client.get_queue("video").enqueue("in") for _ in range(2)]
+    assert listener.idle(5, lambda connection: connection.wait(5))
+    proxy.arm(Fault.CUT_AFTER, having=b"RPOPLPUSH")
+    with pytest.raises(OutcomeUnknown):
+        listener.take()
+    proxy.arm(Fault.CUT_BEFORE, having=b"blueque_wake_video")
+    with pytest.raises(RedisAway):
+        listener.take()
+
+    assert [listener.take().id for _ in range(2)] == [first, second]

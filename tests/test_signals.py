@@ -8,6 +8,7 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from running import Programs, children_of, is_there, outcome, parent_of, terminal, until
@@ -320,7 +321,8 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
     let_go(programs)
     record = programs.directory / "spool" / task_id / "1" / "exit"
     until(record.exists, what="the exit record")
-    assert json.loads(record.read_text()) == {"status": "complete", "result": "done", "result_encoding": None}
+    written = json.loads(record.read_text())
+    assert written == {"status": "complete", "result": "done", "result_encoding": None, "finished": written["finished"]}
     until(lambda: not is_there(task_process), what="the end of the task process")
     assert task_process not in children_of(listener.pid), "a zombie"
     assert cli.lrange(f"blueque_reserved_tasks_work_{programs.client.get_task(task_id).node}", 0, -1) == [task_id]
@@ -425,3 +427,62 @@ def test_forking_runner_leaves_the_other_children_of_its_program_alone(programs,
     outcome(programs.client, queue.enqueue("quick"))
     assert runner.stop() == 0
     assert runner.log == "the child's exit code: 7\n"
+
+
+def test_leaving_in_the_midst_of_work_leaves_no_task_in_the_list_of_a_listener_that_is_gone(programs, queue, state, cli):
+    ids = [queue.enqueue("quick") for _ in range(150)]
+    done = programs.client.get_inspector()
+    for _ in range(6):
+        before = cli.llen("blueque_complete_tasks_work")
+        listener = programs.listener("work:run", slots=2)
+        until(lambda before=before: cli.llen("blueque_complete_tasks_work") > before + 2, what="some work")
+        assert listener.stop() == 0
+        assert of_listeners(state) == {}
+    programs.listener("work:run", slots=2)
+    until(lambda: done.pending("work") == 0, what="the end of the line")
+    assert [outcome(programs.client, task_id).status for task_id in ids] == ["complete"] * 150
+    assert sorted(runs(programs)) == sorted(ids)
+
+
+def test_a_listener_that_is_told_twice_to_leave_by_others_than_its_master_does_not_stop_its_task(programs, queue):
+    listener = programs.listener("work:run")
+    task_id = begin(programs, queue)
+    (slot,) = listener.slots()
+    os.kill(slot, signal.SIGTERM)
+    listener.send(signal.SIGTERM)
+    listener.says("taking nothing new")
+    os.kill(slot, signal.SIGTERM)
+    let_go(programs)
+    assert outcome(programs.client, task_id).result == "done"
+    assert listener.wait() == 0
+
+
+def test_many_listeners_without_hope_end_the_master_with_their_code(programs, server):
+    listener = programs.listener("work:run", slots=20, is_awaited=False, environ={"BLUEQUE_REDIS_URL": ""})
+    listener.ready(20)
+    assert listener.stop() == 0
+    wrong = programs.url.replace("redis://", "redis://:wrong@")
+    refused = programs.script(f"""
+        import subprocess, sys
+        command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run", "--slots", "20"]
+        sys.exit(subprocess.run([*command, "--redis-url", {wrong!r}, "--spool", "spool"]).returncode)
+    """)
+    assert refused.wait() == 77
+    assert "Traceback" not in refused.log
+
+
+def test_a_spare_process_that_was_stopped_does_not_keep_its_listener_from_leaving(programs):
+    listener = programs.listener("work:run")
+    (slot,) = listener.slots()
+    (spare,) = until(lambda: children_of(slot), what="a spare process")
+    os.kill(spare, signal.SIGSTOP)
+    assert listener.stop() == 0
+    assert programs.left() == []
+
+
+def test_the_password_of_redis_is_not_among_the_arguments_that_everybody_can_see(programs):
+    listener = programs.listener("work:run")
+    for pid in [listener.pid, *listener.slots()]:
+        arguments = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+        assert b"work:run" in arguments
+        assert programs.url.encode() not in arguments

@@ -80,11 +80,21 @@ def _become_master(choices: list[object]) -> None:
     from blueque.master import CHOICES  # here: --help does without
 
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
-    arguments = [sys.executable, "-P", "-m", "blueque.master", *sys.argv[1:]]
+    arguments = [sys.executable, "-P", "-m", "blueque.master", *_without_url(sys.argv[1:])]
     try:
         os.execve(sys.executable, arguments, {**os.environ, CHOICES: json.dumps(choices)})
     except OSError as error:
         raise Failure(CONFIGURATION, f"cannot run {sys.executable}: {error.strerror}") from error
+
+
+def _without_url(arguments: list[str]) -> list[str]:
+    """Return the arguments fit to be seen by everybody in a list of processes, for days: there may be a password in it."""
+    own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
+    shown = [word for word in own if not word.startswith("--redis-url=")]
+    if "--redis-url" in shown:
+        at = shown.index("--redis-url")
+        del shown[at : at + 2]
+    return shown + arguments[len(own) :]
 
 
 def main() -> None:

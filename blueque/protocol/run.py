@@ -128,8 +128,12 @@ def complete(
     encoding: str | None,
     now: float,
     facts: Mapping[str, str | int | float] | None = None,
+    finished: float | None = None,
 ) -> None:
-    """Record the result of the attempt and let go of the task."""
+    """Record the result of the attempt and let go of the task.
+
+    finished: when it ended, if that was before `now`: Redis may have been away.
+    """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, pid, finished_by = snapshot
@@ -145,7 +149,7 @@ def complete(
                 ("LREM", keys.reserved(queue, node), 1, task),
                 ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
                 ("HDEL", keys.task(task), *OUTCOME),
-                ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, now)),
+                ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, finished or now, now)),
                 ("LPUSH", keys.complete(queue), task),
             ]
         )
@@ -162,10 +166,12 @@ def fail(
     error: str,
     now: float,
     facts: Mapping[str, str | int | float] | None = None,
+    finished: float | None = None,
 ) -> None:
     """Record the error of the attempt and let go of the task.
 
     facts: further fields about the end, see docs/protocol.md, "Task": error_type, traceback, exit_code, signal.
+    finished: when it ended, if that was before `now`: Redis may have been away.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
@@ -182,7 +188,7 @@ def fail(
                 ("LREM", keys.reserved(queue, node), 1, task),
                 *running,
                 ("HDEL", keys.task(task), *OUTCOME),
-                ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, now)),
+                ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, finished or now, now)),
                 ("LPUSH", keys.failed(queue), task),
             ]
         )
@@ -225,6 +231,6 @@ def _require_owner(task: str, snapshot: list[str | None], token: str | None, nod
         raise NotOwner(task, its_status, f"it belongs to {its_node}")
 
 
-def _finished(token: str | None, now: float) -> list[str | float]:
+def _finished(token: str | None, finished: float, now: float) -> list[str | float]:
     by: list[str | float] = [] if token is None else ["finished_by", token]
-    return [*by, "finished", now, "updated", now]
+    return [*by, "finished", finished, "updated", now]
