@@ -317,6 +317,14 @@ def test_status_points_at_a_queue_whose_listeners_are_silent(run, redis):
     assert re.search(r"^! video: 1 pending, .* 1 silent$", run("status").stdout, re.MULTILINE)
 
 
+def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listener, cli):
+    start(redis, "t-running")
+    cli.hset(f"blueque_listener_video_{NODE}", mapping={"beat_every": 10, "beat_at": time.time() - 500})
+    cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
+
+    assert f"! video: 1 task held by a listener that is silent, {NODE}" in run("status").stdout.splitlines()
+
+
 @pytest.mark.parametrize("queues", [1, 50])
 def test_status_takes_five_round_trips_whatever_the_number_of_queues(run, url, redis, listener, queues):
     start(redis, "t1")

@@ -61,7 +61,12 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     serving = {node.queue for node in overview.nodes if node.state in ("up", "unattended", "1.0.0")}
     for line in overview.lines:
         if line.pending and line.queue not in serving:
-            _print_attention(line)
+            listeners = f"{line.listeners} silent" if line.listeners else "no listener"
+            _print_attention(line.queue, f"{line.pending} pending, oldest waits {show.span(line.oldest)}, {listeners}")
+    for node in overview.nodes:
+        if node.held and node.state in ("silent", "dead", "gone"):
+            count = f"{len(node.held)} task{'' if len(node.held) == 1 else 's'}"
+            _print_attention(node.queue, f"{count} held by a listener that is {node.state}, {show.clean(show.short_node(node.id))}")
     click.echo()
     if not overview.lines:
         click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
@@ -78,12 +83,10 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
         _print_rest(len(hosts), "blueque status --json")
 
 
-def _print_attention(line: Line) -> None:
-    listeners = f"{line.listeners} silent" if line.listeners else "no listener"
-    what = f"{line.pending} pending, oldest waits {show.span(line.oldest)}, {listeners}"
+def _print_attention(queue: str, what: str) -> None:
     # The name gives way, not what is wrong with it.
-    name = show.within(show.clean(line.queue), show.terminal_width() - len(what) - 4)
-    click.echo(show.paint(f"! {name}: {what}", "", bold=True))
+    name = show.within(show.clean(queue), max(8, show.terminal_width() - len(what) - 4))
+    click.echo(show.paint(show.within(f"! {name}: {what}"), "", bold=True))
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
