@@ -66,7 +66,8 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     for node in overview.nodes:
         if node.held and node.state in ("silent", "dead", "gone"):
             count = f"{len(node.held)} task{'' if len(node.held) == 1 else 's'}"
-            _print_attention(node.queue, f"{count} held by a listener that is {node.state}, {show.clean(show.short_node(node.id))}")
+            name = show.clean(show.short_node(node.id))
+            _print_attention(node.queue, f"{count} held by a listener that is {node.state}, {name}")
     click.echo()
     if not overview.lines:
         click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
