@@ -1,7 +1,7 @@
 """Blueque: a queue for tasks that run from minutes to days, on plain Redis.
 
 To read the code, start with docs/protocol.md and keys.py; then protocol/ (every change to Redis), queue.py, listener.py
-and processor.py (what users hold), forking_runner.py (one listener at work), task_process.py (what runs a task),
+and processor.py (what users hold), slot.py (one listener at work), task_process.py (what runs a task),
 master.py and scheduler.py (the daemons), cli/ (the commands).
 """
 

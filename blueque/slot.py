@@ -1,26 +1,24 @@
 """Slot: one listener at work. Reserve, fork, start, watch, report, again.
 
 It runs no user code and never blocks where a signal, its next beat or the end of its task could not reach it: it waits in
-one place, `_look`, for whichever comes first.
+one place, `Orders.look`, for whichever comes first.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from blueque import process, settings, task_process
-from blueque.address import REPLY_TIMEOUT
 from blueque.client import Client
 from blueque.connection import Connection
 from blueque.errors import Contended, NodeTaken, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.orders import Order, OrderCame, Orders
 from blueque.processor import Processor
 from blueque.spares import Spare, Spares
 from blueque.spool import Attempt, Spool
@@ -35,20 +33,7 @@ T = TypeVar("T")
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
 LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
-LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
 BURST = 4                                              # how many task processes are forked in a row for short tasks
-
-
-class Order(enum.IntEnum):
-    """What a slot has been told. It only ever grows."""
-
-    WORK = 0
-    DRAIN = 1                                          # take nothing new; leave when the task has ended
-    STOP = 2                                           # end the task, too
-
-
-class Told(Exception):
-    """An order came that ends what was going on."""
 
 
 class Slot:
@@ -73,10 +58,9 @@ class Slot:
         # No patience: it would sleep where no signal reaches it, and say each time what we say once.
         self._client, self._work, self._spool = client.with_patience(0), work, spool
         self._listener = self._client.get_listener(queue)
-        self._grace, self._lifeline, self._obeys_terminal = grace, lifeline, obeys_terminal
+        self._grace = grace
         self._is_alone = lifeline is not None          # the process is ours, and so are all its children
-        self._order = Order.WORK
-        self._signals: process.Signals | None = None
+        self._orders = Orders(lifeline, obeys_terminal, self._bury)
         self._next_beat = 0.0
         self._task_pid: int | None = None
         self._oom_kills = 0                            # of this machine, as counted at our last beat
@@ -93,26 +77,21 @@ class Slot:
         self._spool.open()
         if self._is_alone:
             process.become_subreaper()
-        self._client.wait_with(self._has_answer)
-        is_main = threading.current_thread() is threading.main_thread()
-        orders = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if self._obeys_terminal else [])]
-        if is_main:
-            self._signals = process.Signals(orders)
-            process.unblock(orders)                    # our master has held them back until somebody listens
+        self._client.wait_with(self._orders.has_answer)
+        self._orders.open()
         try:
             self._oom_kills = process.out_of_memory_kills()
             self._register()
             self._have_spares()
-            while self._order is Order.WORK:
+            while self._orders.now is Order.WORK:
                 task = self._next_task()
                 if task is not None:
                     self._run(task)
             self._insist(self._listener.leave, until=Order.DRAIN)
-        except Told:
+        except OrderCame:
             log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
         finally:
-            if self._signals is not None:
-                self._signals.restore()
+            self._orders.close()
             self._spares.dismiss()
             self._spool.close()
 
@@ -121,9 +100,9 @@ class Slot:
     def _next_task(self) -> Task | None:
         """Return a reserved task, or None when told to leave."""
         may_take = True
-        while self._order is Order.WORK:
-            self._look(0)                              # an order that came while we were busy
-            if self._order is not Order.WORK:
+        while self._orders.now is Order.WORK:
+            self._orders.look(0)                              # an order that came while we were busy
+            if self._orders.now is not Order.WORK:
                 return None
             self._beat_if_due()
             want = self._spool.want_of_room()
@@ -132,7 +111,7 @@ class Slot:
             try:
                 if self._spool_trouble.tell(want, "taking nothing new"):
                     self._listener.decline()
-                    self._look(LOOK_FOR_ROOM)
+                    self._orders.look(LOOK_FOR_ROOM)
                     may_take = True
                     continue
                 if may_take:
@@ -145,7 +124,7 @@ class Slot:
                 self._register()
             except (RedisAway, RedisRefused, Contended) as error:
                 self._redis_trouble.tell(str(error), "waiting")
-                self._look(self._redis_trouble.pause())
+                self._orders.look(self._redis_trouble.pause())
                 may_take = True
         return None
 
@@ -162,24 +141,13 @@ class Slot:
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
         deadline = self._next_beat + 5.0
-        while self._order is Order.WORK:
-            if connection.wait(0) or connection.fileno() in self._look(deadline - time.monotonic(), [connection.fileno()]):
+        while self._orders.now is Order.WORK:
+            seconds = deadline - time.monotonic()
+            if connection.wait(0) or connection.fileno() in self._orders.look(seconds, [connection.fileno()]):
                 return True
             if time.monotonic() >= deadline:
                 return False
         return False
-
-    def _has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; not for long once an order has come, for Redis may stand still."""
-        deadline = time.monotonic() + REPLY_TIMEOUT
-        order = self._order
-        while (seconds := deadline - time.monotonic()) > 0:
-            if connection.fileno() in self._look(seconds, [connection.fileno()]):
-                return True
-            if self._order is not order:
-                # The answer to a pop is worth a moment: without it the task stays in the list of a listener that leaves.
-                order, deadline = self._order, min(deadline, time.monotonic() + LAST_ANSWER)
-        return connection.wait(0)
 
     # Running it
 
@@ -187,7 +155,7 @@ class Slot:
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
             attempt, spare = self._prepare(task)
-        except Told:                                   # it stays reserved; nothing of it has run
+        except OrderCame:                                   # it stays reserved; nothing of it has run
             return
         self._task_pid = spare.pid
         began = time.monotonic()
@@ -202,6 +170,12 @@ class Slot:
         self._let_go(spare.pid)
         self._report(task, attempt, lambda: processor.report(record))
 
+    def _bury(self) -> None:
+        """Let go of children that have ended, except the task's process, whose end is looked at first."""
+        self._spares.bury()
+        if self._is_alone:
+            process.reap_strays({self._task_pid or 0} | self._spares.pids)
+
     def _let_go(self, pid: int) -> None:
         process.reap(pid)
         self._task_pid = None
@@ -214,7 +188,7 @@ class Slot:
         try:
             self._insist(lambda: processor.start(spare.pid, identity))
             task_process.open_gate(spare.gate, attempt)
-        except (NotOwner, Told) as error:
+        except (NotOwner, OrderCame) as error:
             log.warning("not started task=%s: %s", task.id, error)
             return False
         except BrokenPipeError:                        # killed at its gate: its end says how
@@ -240,9 +214,9 @@ class Slot:
                 spare = self._spares.take()
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
-                if self._order is not Order.WORK:
-                    raise Told from error
-                self._look(LOOK_FOR_ROOM)
+                if self._orders.now is not Order.WORK:
+                    raise OrderCame from error
+                self._orders.look(LOOK_FOR_ROOM)
                 self._beat_if_due()
             else:
                 self._spool_trouble.tell(None)
@@ -251,10 +225,7 @@ class Slot:
     def _become_task_process(self, gate: int) -> int:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
-        if self._signals is not None:
-            self._signals.forget()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
+        self._orders.forget()
         return task_process.main(self._work, self._spool, gate)
 
     def _watch(self, task: Task, pid: int) -> tuple[process.Ending, bool]:
@@ -263,14 +234,14 @@ class Slot:
         kill_at: float | None = None
         while True:
             until = self._next_beat if kill_at is None else min(self._next_beat, kill_at)
-            ready = self._look(until - time.monotonic(), [pidfd])
+            ready = self._orders.look(until - time.monotonic(), [pidfd])
             if pidfd in ready:
                 ending = process.peek_ending(pid)
                 if ending is not None:
                     os.close(pidfd)
                     return ending, kill_at is not None
             self._beat_if_due()
-            if self._order is Order.STOP and kill_at is None:
+            if self._orders.now is Order.STOP and kill_at is None:
                 log.warning("stopping task=%s pid=%d", task.id, pid)
                 process.signal_group(pid, signal.SIGTERM)
                 kill_at = time.monotonic() + self._grace
@@ -302,7 +273,7 @@ class Slot:
             self._insist(report)
         except NotOwner as error:
             log.warning("%s; how it ended stays in %s", error, attempt.path)
-        except Told:
+        except OrderCame:
             log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s", task.id, attempt.path)
             raise
         try:
@@ -327,9 +298,9 @@ class Slot:
                     log.warning("%s; waiting up to %g s to see whether it lives", taken, settings.LEASE)
                     seen, since = (taken.instance, taken.beat), time.monotonic()
                 dead = taken.instance if time.monotonic() - since > settings.LEASE else None
-                self._look(2.0)
-                if self._order is not Order.WORK:
-                    raise Told(str(taken)) from taken
+                self._orders.look(2.0)
+                if self._orders.now is not Order.WORK:
+                    raise OrderCame(str(taken)) from taken
             else:
                 self._next_beat = time.monotonic() + settings.BEAT
                 return
@@ -351,7 +322,7 @@ class Slot:
         self._next_beat = time.monotonic() + settings.BEAT
 
     def _insist(self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()) -> T:
-        """Call until Redis does it. Raises Told when the order `until` comes first; what is `fatal` is raised as it is."""
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is."""
         may_try_again = True                           # once more after the order: what broke may have been its doing
         while True:
             try:
@@ -360,38 +331,12 @@ class Slot:
                 if isinstance(error, RedisRefused) and error.code in fatal:
                     raise
                 self._redis_trouble.tell(str(error), "waiting")
-                if self._order >= until:
+                if self._orders.now >= until:
                     if not may_try_again:
-                        raise Told(str(error)) from error
+                        raise OrderCame(str(error)) from error
                     may_try_again = False
                     continue
             else:
                 self._redis_trouble.tell(None)
                 return value
-            self._look(self._redis_trouble.pause())
-
-    def _look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
-        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
-        own = [] if self._signals is None else [self._signals.fileno()]
-        if self._lifeline is not None and self._order is Order.WORK:
-            own.append(self._lifeline)
-        ready = process.wait_readable([*own, *descriptors], seconds)
-        if self._lifeline in ready and self._order is Order.WORK:
-            log.warning("the master is gone; leaving after the task")
-            self._order = Order.DRAIN
-        for number in self._signals.take() if self._signals is not None else ():
-            self._obey(number)
-        return ready
-
-    def _obey(self, number: int) -> None:
-        if number == signal.SIGCHLD:
-            self._spares.bury()
-            if self._is_alone:
-                process.reap_strays({self._task_pid or 0} | self._spares.pids)
-        elif number == signal.SIGQUIT:
-            self._order = Order.STOP
-        elif self._is_alone:                           # our master has SIGQUIT for more; a second SIGTERM is somebody else's
-            self._order = max(self._order, Order.DRAIN)
-        else:
-            self._order = Order.DRAIN if self._order is Order.WORK else Order.STOP
-            log.debug("%s: %s", process.signal_name(number), self._order.name.lower())
+            self._orders.look(self._redis_trouble.pause())

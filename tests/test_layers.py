@@ -26,7 +26,7 @@ LAYERS = {
     ],
     "data": ["protocol.*", "task", "inspector", "lookout", "survey"],
     "objects": ["client", "queue", "listener", "processor"],
-    "programs": ["task_process", "spares", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*"],
+    "programs": ["orders", "task_process", "spares", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*"],
     "faces": ["cli.*"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }

@@ -1,0 +1,99 @@
+"""Orders: what a listener is told by signals and by the death of its master, and how it waits without becoming deaf."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from blueque import process
+from blueque.address import REPLY_TIMEOUT
+from blueque.connection import Connection
+
+log = logging.getLogger("blueque")
+
+LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
+
+
+class Order(enum.IntEnum):
+    """What a listener has been told. It only ever grows."""
+
+    WORK = 0
+    DRAIN = 1                                          # take nothing new; leave when the task has ended
+    STOP = 2                                           # end the task, too
+
+
+class OrderCame(Exception):
+    """An order came that ends what was going on."""
+
+
+class Orders:
+    """The one place where a listener waits: for descriptors, a time, and always for orders too.
+
+    lifeline: a pipe that hangs up when the master dies; None without a master.
+    obeys_terminal: whether a Ctrl-C is for us; else it is for the master.
+    on_child_end: called when a child has ended.
+    """
+
+    def __init__(self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None]) -> None:
+        self.now = Order.WORK
+        self._lifeline, self._on_child_end = lifeline, on_child_end
+        self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if obeys_terminal else [])]
+        self._signals: process.Signals | None = None
+
+    def open(self) -> None:
+        """Begin to hear signals, if this is the main thread, the only one that can."""
+        if threading.current_thread() is threading.main_thread():
+            self._signals = process.Signals(self._numbers)
+            process.unblock(self._numbers)             # our master has held them back until somebody listens
+
+    def close(self) -> None:
+        """Put back what was done with signals before."""
+        if self._signals is not None:
+            self._signals.restore()
+
+    def forget(self) -> None:
+        """In a forked child: let go of what is the listener's."""
+        if self._signals is not None:
+            self._signals.forget()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+
+    def look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
+        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
+        own = [] if self._signals is None else [self._signals.fileno()]
+        if self._lifeline is not None and self.now is Order.WORK:
+            own.append(self._lifeline)
+        ready = process.wait_readable([*own, *descriptors], seconds)
+        if self._lifeline in ready and self.now is Order.WORK:
+            log.warning("the master is gone; leaving after the task")
+            self.now = Order.DRAIN
+        for number in self._signals.take() if self._signals is not None else ():
+            self._obey(number)
+        return ready
+
+    def has_answer(self, connection: Connection) -> bool:
+        """Wait for the answer to a command; not for long once an order has come, for Redis may stand still."""
+        deadline = time.monotonic() + REPLY_TIMEOUT
+        before = self.now
+        while (seconds := deadline - time.monotonic()) > 0:
+            if connection.fileno() in self.look(seconds, [connection.fileno()]):
+                return True
+            if self.now is not before:
+                # The answer to a pop is worth a moment: without it the task stays in the list of a listener that leaves.
+                before, deadline = self.now, min(deadline, time.monotonic() + LAST_ANSWER)
+        return connection.wait(0)
+
+    def _obey(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._on_child_end()
+        elif number == signal.SIGQUIT:
+            self.now = Order.STOP
+        elif self._lifeline is not None:               # our master has SIGQUIT for more; a second SIGTERM is somebody else's
+            self.now = max(self.now, Order.DRAIN)
+        else:
+            self.now = Order.DRAIN if self.now is Order.WORK else Order.STOP
