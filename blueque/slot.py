@@ -111,7 +111,7 @@ class Slot:
             try:
                 if self._spool_trouble.tell(want, "taking nothing new"):
                     self._listener.decline()
-                    self._orders.look(LOOK_FOR_ROOM)
+                    self._rest(LOOK_FOR_ROOM)
                     may_take = True
                     continue
                 if may_take:
@@ -124,9 +124,14 @@ class Slot:
                 self._register()
             except (RedisAway, RedisRefused, Contended) as error:
                 self._redis_trouble.tell(str(error), "waiting")
-                self._orders.look(self._redis_trouble.pause())
+                self._rest(self._redis_trouble.pause())
                 may_take = True
         return None
+
+    def _rest(self, seconds: float) -> None:
+        """Wait before the next try for a task; not when an order has come, perhaps while we waited for an answer."""
+        if self._orders.now is Order.WORK:
+            self._orders.look(seconds)
 
     def _make_room(self) -> str | None:
         """Remove the files of all attempts that Redis knows the end of; return what is still wanting, or None."""

@@ -94,7 +94,10 @@ class Program:
 
     def says(self, text: str, seconds: float = PATIENCE) -> None:
         """Wait until the log holds the text."""
-        until(lambda: text in self.log or not self.is_running, seconds, f"{text!r} in the log")
+        try:
+            until(lambda: text in self.log or not self.is_running, seconds, f"{text!r} in the log")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said:\n{self.log}") from None
         assert text in self.log, self.log
 
     @property

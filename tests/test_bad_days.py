@@ -358,10 +358,11 @@ class SmallDisk:
         return disk.f_bavail * disk.f_frsize
 
 
-def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_room(programs):
+def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_room(programs, cli):
     disk = SmallDisk(programs)
     queue = programs.client.get_queue("work")
     assert outcome(programs.client, queue.enqueue("quick")).result == "done"
+    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener's wait for the next task")
     disk.fill()
     task_id = queue.enqueue("quick")
     disk.listener.says("taking nothing new")
@@ -396,8 +397,9 @@ def test_a_task_that_runs_when_the_disk_fills_up_has_its_result_reported_from_th
     assert disk.listener.stop() == 0
 
 
-def test_a_listener_with_a_full_disk_leaves_at_once_when_told_to(programs):
+def test_a_listener_with_a_full_disk_leaves_at_once_when_told_to(programs, cli):
     disk = SmallDisk(programs)
+    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener's wait for a task")
     disk.fill()
     programs.client.get_queue("work").enqueue("quick")
     disk.listener.says("taking nothing new")
