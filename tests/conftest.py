@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis as redis_py
+from faults import FaultProxy
 
 from blueque import Client
 from blueque.connection import Redis
@@ -52,6 +53,14 @@ def client(url: str) -> Iterator[Client]:
 def redis(client: Client) -> Redis:
     """What the functions of blueque.protocol take."""
     return client._redis
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[FaultProxy]:
+    """The way to the server through something that can cut and hold."""
+    proxy = FaultProxy(url)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

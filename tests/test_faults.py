@@ -9,17 +9,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from faults import Fault, FaultProxy
+from faults import Fault
 
 from blueque import Client, OutcomeUnknown, RedisAway, protocol
 from blueque.process import node_id
-
-
-@pytest.fixture
-def proxy(url):
-    proxy = FaultProxy(url)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from faults import Fault, FaultProxy
+from faults import Fault
 
 from blueque import Client, Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.connection import Look, exchange
@@ -16,13 +16,6 @@ AFTER = Look(["a"], [("GET", "a")])
 def add(held):
     """Decide to put x in the list once; recognise that it is there."""
     return Answer("there already") if "x" in held else Change([("RPUSH", "list", "x")], "added")
-
-
-@pytest.fixture
-def proxy(url):
-    proxy = FaultProxy(url)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture
