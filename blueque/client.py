@@ -17,7 +17,8 @@ from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.socket_connection import SocketConnection
-from blueque.task import Task, load, require_queue_name
+from blueque.task import Task, load
+from blueque.values import require_queue_name
 
 if TYPE_CHECKING:
     import redis as redis_py

@@ -10,7 +10,8 @@ from typing import Any
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType
-from blueque.task import Task, encode, printable
+from blueque.task import Task
+from blueque.values import encode, printable
 
 log = logging.getLogger("blueque")
 

@@ -11,7 +11,8 @@ from typing import Any
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, NotFinished, WrongQueue
-from blueque.task import Task, encode, require_text_keys
+from blueque.task import Task
+from blueque.values import encode, require_text_keys
 
 LAST_SECOND = 253402300799.0                           # of the year 9999
 

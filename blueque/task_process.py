@@ -18,7 +18,8 @@ from typing import Any
 from blueque import process
 from blueque.errors import InvalidInput
 from blueque.spool import Attempt, Spool
-from blueque.task import Task, encode, printable
+from blueque.task import Task
+from blueque.values import encode, printable
 
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 MAX_PATH = 4096                                        # bytes; a pipe takes so many at once or none

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from blueque import Client, InvalidInput, InvalidType, TooLarge, settings
-from blueque.task import require_text_keys
+from blueque.values import require_text_keys
 
 VALUES = [
     "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",

@@ -15,7 +15,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, pass_invocation, shared_options
 from blueque.errors import BluequeError, InvalidInput
 from blueque.queue import Queue
-from blueque.task import encode
+from blueque.values import encode
 
 Read = Callable[[bytes], Any]
 
