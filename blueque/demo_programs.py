@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blueque import process
+from blueque import process, signals
 from blueque.address import Address
 from blueque.connection import exchange
 from blueque.embedded import find_server, running_server
@@ -36,7 +36,7 @@ class Interrupted(Exception):
     """Somebody wants us to stop."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {process.signal_name(number)}; nothing is left behind")
+        super().__init__(f"stopped by {signals.signal_name(number)}; nothing is left behind")
         self.number = number
 
 
@@ -52,7 +52,7 @@ class Interrupts:
         if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
             numbers.remove(signal.SIGHUP)              # started with nohup
         self._numbers = numbers
-        self._signals = process.Signals(numbers)
+        self._signals = signals.Signals(numbers)
 
     def ignore(self) -> None:
         """Let nobody disturb us any more: the exit code is settled."""

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process, task_process
+from blueque import process, signals, task_process
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import BluequeError, NodeTaken, RedisRefused, SpoolRefused
@@ -69,7 +69,7 @@ class Master:
     def run(self) -> int:
         """Return the exit status when all slots have left."""
         process.become_subreaper()
-        self._signals = process.Signals([signal.SIGTERM, signal.SIGINT, signal.SIGCHLD])
+        self._signals = signals.Signals([signal.SIGTERM, signal.SIGINT, signal.SIGCHLD])
         self._lifeline, self._lifeline_end = os.pipe()
         self._fork_at = [0.0] * self._slots
         next_chore = time.monotonic()
@@ -107,7 +107,7 @@ class Master:
 
     def _fork_slot(self) -> None:
         try:
-            with process.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT]):
+            with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT]):
                 pid = process.fork(self._become_slot)
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
@@ -119,7 +119,7 @@ class Master:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        process.unblock([signal.SIGINT])
+        signals.unblock([signal.SIGINT])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
         return self._body(self._lifeline)
@@ -129,10 +129,10 @@ class Master:
             return
         if self._order is None:
             log.warning("%s: taking nothing new; leaving when the running tasks have ended (again: stop them)",
-                        process.signal_name(number))
+                        signals.signal_name(number))
             self._pass_on(signal.SIGTERM)
         elif self._order == signal.SIGTERM and not self._status:
-            log.warning("%s: stopping the running tasks", process.signal_name(number))
+            log.warning("%s: stopping the running tasks", signals.signal_name(number))
             self._status = 128 + number
             self._pass_on(signal.SIGQUIT)
 

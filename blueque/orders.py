@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from blueque import process
+from blueque import process, signals
 from blueque.address import REPLY_TIMEOUT
 from blueque.connection import Connection
 
@@ -43,13 +43,13 @@ class Orders:
         self.now = Order.WORK
         self._lifeline, self._on_child_end = lifeline, on_child_end
         self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if obeys_terminal else [])]
-        self._signals: process.Signals | None = None
+        self._signals: signals.Signals | None = None
 
     def open(self) -> None:
         """Begin to hear signals, if this is the main thread, the only one that can."""
         if threading.current_thread() is threading.main_thread():
-            self._signals = process.Signals(self._numbers)
-            process.unblock(self._numbers)             # our master has held them back until somebody listens
+            self._signals = signals.Signals(self._numbers)
+            signals.unblock(self._numbers)             # our master has held them back until somebody listens
 
     def close(self) -> None:
         """Put back what was done with signals before."""

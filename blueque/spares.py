@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process, task_process
+from blueque import process, signals, task_process
 
 
 class Spare(NamedTuple):
@@ -49,7 +49,7 @@ class Spares:
             theirs, ours = os.pipe()
             try:
                 # Until it stands on its own feet, the child would take a signal that is ours, and pass it on to us.
-                with process.blocked(task_process.SIGNALS):
+                with signals.blocked(task_process.SIGNALS):
                     pid = process.fork(functools.partial(self._be_spare, theirs, ours))
             except OSError:
                 os.close(ours)

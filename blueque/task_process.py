@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from blueque import process
+from blueque import process, signals
 from blueque.errors import InvalidInput
 from blueque.spool import Attempt, Spool
 from blueque.task import Task
@@ -49,8 +49,8 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     pid = os.getpid()
     os.setsid()
     signal.set_wakeup_fd(-1)
-    process.discard(SIGNALS)                           # they were the listener's
-    process.unblock(SIGNALS)
+    signals.discard(SIGNALS)                           # they were the listener's
+    signals.unblock(SIGNALS)
     path = os.read(gate, MAX_PATH)
     if not path.endswith(b"\n"):
         return 0
@@ -190,7 +190,7 @@ def _record_of_exit(code: int, attempt: Attempt) -> Record:
     lines = attempt.tail("stderr", MAX_ERROR).strip().split("\n")[-MAX_ERROR_LINES:]
     said = ":\n" + "\n".join(lines) if any(lines) else ""
     if code < 0:
-        name = process.signal_name(-code)
+        name = signals.signal_name(-code)
         return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
     return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
 

@@ -22,7 +22,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 LAYERS = {
     "words": ["errors", "keys", "pauses", "settings", "values", "version"],
     "system": [
-        "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "process", "spool", "trouble",
+        "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "process", "signals", "spool",
+        "trouble",
     ],
     "data": ["protocol.*", "task", "inspector", "lookout", "survey"],
     "objects": ["client", "queue", "listener", "processor"],
@@ -33,7 +34,7 @@ LAYERS = {
 MAY_CHANGE_REDIS = ["protocol.*"]
 # The demo prints what a person may ask redis-cli.
 MAY_LOOK_AT_REDIS = [*LAYERS["data"], "address", "connection", "socket_connection", "demo", "demo_*"]
-MAY_HANDLE_PROCESSES = ["process", "embedded", *LAYERS["programs"]]
+MAY_HANDLE_PROCESSES = ["process", "signals", "embedded", *LAYERS["programs"]]
 
 CHANGES = {
     "APPEND", "BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "COPY", "DEL", "EXPIRE", "FLUSHALL",

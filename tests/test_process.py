@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from blueque import process
+from blueque.signals import Signals, blocked, unblock
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_an_ending_can_be_looked_at_before_the_child_is_reaped(child):
 
 def test_signals_wait_to_be_taken_and_their_handlers_are_put_back():
     before = signal.getsignal(signal.SIGUSR1)
-    signals = process.Signals([signal.SIGUSR1])
+    signals = Signals([signal.SIGUSR1])
     os.kill(os.getpid(), signal.SIGUSR1)
 
     assert process.wait_readable([signals.fileno()], 5) == {signals.fileno()}
@@ -121,13 +122,13 @@ def test_a_blocked_signal_reaches_a_child_when_it_is_ready_for_it():
     read, write = os.pipe()
 
     def body():
-        signals = process.Signals([signal.SIGTERM])
+        signals = Signals([signal.SIGTERM])
         os.read(read, 1)                               # by now the signal has been sent, and is held back
-        process.unblock([signal.SIGTERM])
+        unblock([signal.SIGTERM])
         process.wait_readable([signals.fileno()], 5)
         return 0 if signals.take() == [signal.SIGTERM] else 1
 
-    with process.blocked([signal.SIGTERM]):
+    with blocked([signal.SIGTERM]):
         pid = process.fork(body)
     os.kill(pid, signal.SIGTERM)
     os.write(write, b"x")

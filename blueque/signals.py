@@ -1,0 +1,74 @@
+"""Signals to this process: look at them when it suits us, hold them back, name them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Iterator
+
+
+class Signals:
+    """Signals that wait to be looked at: they make `fileno()` readable and are returned by `take()`, in order.
+
+    To be used in the main thread. `restore()` puts back what was before.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        # The handler itself does nothing: Python writes the signal's number to the descriptor before it calls it.
+        self._old_handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
+
+    def fileno(self) -> int:
+        return self._read
+
+    def take(self) -> list[int]:
+        try:
+            return [number for number in os.read(self._read, 4096) if number in self._old_handlers]
+        except BlockingIOError:
+            return []
+
+    def restore(self) -> None:
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        signal.set_wakeup_fd(self._old_fd)
+        os.close(self._read)
+        os.close(self._write)
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's descriptors. The handlers are the child's to set."""
+        signal.set_wakeup_fd(-1)
+        os.close(self._read)
+        os.close(self._write)
+
+
+@contextlib.contextmanager
+def blocked(numbers: Iterable[int]) -> Iterator[None]:
+    """Hold signals back, in what is forked meanwhile too, until it says `unblock`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def unblock(numbers: Iterable[int]) -> None:
+    """Let the signals come, those held back first."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def discard(numbers: Iterable[int]) -> None:
+    """Forget signals that are held back, and have those that come act as they do by default."""
+    pending = signal.sigpending()
+    for number in numbers:
+        if number in pending:
+            signal.signal(number, signal.SIG_IGN)      # which drops what is held back
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:                                 # real-time signals have no names of their own
+        return f"signal {number}"
