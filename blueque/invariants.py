@@ -1,0 +1,266 @@
+"""What must always be true of Redis as a whole, as pure functions: a picture of Redis in, what is wrong with it out.
+
+docs/protocol.md, "Invariants", has the same in words. `census` makes the pictures, `audit` compares two of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from blueque import keys
+from blueque.places import FINISHED, HELD, STATUSES, Entry, Place, home, may_hold
+
+# What costs order and time, but neither loses a task nor runs one twice.
+WARNINGS = frozenset({"dead_listener", "double", "garbage", "node", "orders", "popped", "score", "unknown_key"})
+
+
+class Finding(NamedTuple):
+    """Something that is not as it must be.
+
+    code: one of those in docs/protocol.md, "Invariants".
+    key: where it is. task, queue, node: what it is about, where there is one.
+    sentence: the facts, for a person.
+    fix: the repair, or None when a person has to decide.
+    text: the entry that is wrong. seen: the hash of the task, for a repair to make sure that it has not changed.
+    """
+
+    code: str
+    key: str
+    task: str | None
+    queue: str | None
+    sentence: str
+    fix: str | None
+    node: str | None = None
+    text: str | None = None
+    seen: Hash | None = None
+
+    @property
+    def is_warning(self) -> bool:
+        """Tell whether neither a task nor its only run is in danger."""
+        return self.code in WARNINGS
+
+    @property
+    def subject(self) -> tuple[str | None, ...]:
+        """What makes it the same finding in another look."""
+        return self.code, self.key, self.task, self.queue, self.node, self.text
+
+
+class Hash(NamedTuple):
+    """What counts of the hash of a task; no names: there is none."""
+
+    names: frozenset[str] = frozenset()
+    status: str | None = None
+    queue: str | None = None
+    node: str | None = None
+    pid: str | None = None
+    token: str | None = None
+    attempt: str | None = None
+    claimant: str | None = None
+    updated: str | None = None
+
+    @property
+    def position(self) -> tuple[str | None, ...]:
+        """What changes whenever the task moves on."""
+        return self.status, self.queue, self.node, self.pid, self.token, self.attempt
+
+
+class Standing(NamedTuple):
+    """What Redis knows of a listener.
+
+    state: of its registration; None: it has none, and is of 1.0.0 if it is a member of the listeners.
+    """
+
+    state: str | None = None
+    instance: str | None = None
+    is_member: bool = False
+    is_noted: bool = False                             # among the nodes, which have their last beat
+    has_orders: bool = False
+    holds: int = 0
+
+    @property
+    def lives(self) -> bool:
+        """Tell whether it is taken to live: it is registered so, or a member and not registered, as 1.0.0's are."""
+        return self.is_member if self.state is None else self.state != "dead"
+
+    @property
+    def words(self) -> str:
+        return "which is dead" if self.state == "dead" else "of which nothing is known"
+
+
+@dataclass
+class Picture:
+    """Redis at one instant, or a part of it. Tasks are looked at one by one and are not kept.
+
+    oddities: the keys that should not be, or not as they are, with the sentence that says why.
+    """
+
+    scores: dict[str, float | None] = field(default_factory=dict)
+    members: dict[str, int] = field(default_factory=dict)
+    listeners: dict[tuple[str, str], Standing] = field(default_factory=dict)
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
+    garbage: list[Entry] = field(default_factory=list)
+    oddities: dict[str, Finding] = field(default_factory=dict)
+
+    def standing(self, queue: str, node: str | None) -> Standing:
+        return self.listeners.get((queue, node or ""), Standing())
+
+    def note(self, task: str, place: Place, text: str, count: int = 1) -> None:
+        """Remember that a place has an entry for a task, or so many."""
+        self.entries.setdefault(task, []).extend([Entry(place, text)] * count)
+
+
+def judge(picture: Picture, tasks: Mapping[str, Hash]) -> Iterator[Finding]:
+    """Yield what is wrong with everything in the picture and with these tasks."""
+    yield from picture.oddities.values()
+    yield from _garbage(picture)
+    for queue, score in picture.scores.items():
+        if keys.listeners(queue) not in picture.oddities:
+            yield from _queue(queue, score, picture.members.get(queue, 0))
+    for (queue, node), standing in picture.listeners.items():
+        if not {keys.listener(queue, node), keys.nodes(queue)} & picture.oddities.keys():
+            yield from _listener(queue, node, standing)
+    for task, seen in tasks.items():
+        yield from judge_task(picture, task, seen)
+
+
+def judge_task(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
+    """Yield what is wrong with one task."""
+    entries = Counter(picture.entries.get(task, ()))
+    if not seen.names:
+        for entry in entries:
+            sentence = f"{entry.place} has an entry for task {task}, which does not exist."
+            yield _of_entry("no_hash", task, seen, entry, sentence, "drop_hint")
+        return
+    broken = _broken(task, seen)
+    if broken is not None:
+        yield broken
+        return
+    yield from _places(picture, task, seen, entries)
+    yield from _fields(picture, task, seen)
+
+
+def _broken(task: str, seen: Hash) -> Finding | None:
+    """Return what keeps a hash from being a task at all."""
+    key = keys.task(task)
+    if not seen.names & {"queue", "parameters"}:
+        sentence = f"{key} has neither queue nor parameters: it is what 1.0.0 leaves of a task that was deleted."
+        return Finding("stump", key, task, None, sentence, "mend", seen=seen)
+    missing = sorted({"queue", "parameters", "status"} - seen.names)
+    if missing:
+        return Finding("partial", key, task, seen.queue, f"task {task} has no {' and no '.join(missing)}.", None, seen=seen)
+    if seen.status not in STATUSES:
+        sentence = f"task {task} has the status {seen.status!r}, which is none that Blueque knows."
+        return Finding("unknown_status", key, task, seen.queue, sentence, None, seen=seen)
+    return None
+
+
+def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) -> Iterator[Finding]:
+    queue, status = seen.queue or "", seen.status or ""
+    wanted = home(task, status, queue, seen.node, seen.pid)
+    popped = None
+    if status == "pending" and wanted[0] not in entries:
+        popped = next((entry for entry in entries if entry.place.kind == "reserved" and entry.place.queue == queue), None)
+        wanted = [popped] if popped else wanted
+    if seen.attempt is not None:
+        wanted = [*wanted, Entry(Place("tasks", queue), task)]
+    for entry in wanted:
+        if entry not in entries and entry.place.key not in picture.oddities:
+            sentence = f"task {task} is {status}{_where(seen)}, but is not in {entry.place}."
+            yield _of_entry("missing", task, seen, entry, sentence, "put_back")
+    for entry, count in entries.items():
+        if entry not in wanted and (
+            entry.place.kind != "tasks" or not may_hold(entry, task, status, queue, seen.node, seen.pid)
+        ):
+            sentence = f"{entry.place} has an entry for task {task}, which is {status}{_where(seen)} in queue {queue}."
+            yield _of_entry("misplaced", task, seen, entry, sentence, "drop_hint")
+        elif count > 1:
+            yield _of_entry("double", task, seen, entry, f"{entry.place} has task {task} {count} times.", "drop_hint")
+    if popped or status in HELD:
+        held = popped or wanted[0]
+        if held in entries:
+            yield from _holder(picture.standing(queue, held.place.node), picture, task, seen, held)
+
+
+def _holder(standing: Standing, picture: Picture, task: str, seen: Hash, entry: Entry) -> Iterator[Finding]:
+    """Judge who holds a task that is in the list of a listener where it may be."""
+    node, queue = entry.place.node, entry.place.queue
+    if standing.lives:
+        if seen.status == "pending":
+            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it."
+            yield _of_entry("popped", task, seen, entry, sentence, None)
+        return
+    is_claimed = seen.status in HELD and seen.claimant is not None
+    if is_claimed and picture.standing(queue, seen.claimant).lives:
+        return
+    if seen.status == "started" and standing.state == "dead":
+        return                                         # its process may live; it waits to be adopted or given up
+    sentence = f"task {task} is {seen.status} and in the list of listener {node} of queue {queue}, {standing.words}"
+    if seen.status == "started":
+        sentence += "; a listener or scheduler of Blueque 2 on this queue settles that."
+    elif is_claimed:
+        sentence += f". {seen.claimant} of 1.0.0 has claimed it: if that is dead, remove the field reclaimed_node."
+    else:
+        sentence += "."
+    yield _of_entry("held", task, seen, entry, sentence, None if is_claimed or seen.status == "started" else "recover")
+
+
+def _fields(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
+    key, queue = keys.task(task), seen.queue or ""
+    if {"result", "error"} <= seen.names:
+        sentence = f"task {task} is {seen.status} and has both a result and an error: it was finished twice."
+        yield Finding("both", key, task, queue, sentence, "mend" if seen.status in FINISHED else None, seen=seen)
+    is_ours = picture.standing(queue, seen.node).state is not None and (seen.attempt or "0") != "0"
+    if seen.status in HELD and is_ours and seen.token is None:
+        sentence = f"task {task} is {seen.status}{_where(seen)}, a listener of Blueque 2, but has no token."
+        yield Finding("no_token", key, task, queue, sentence, None, node=seen.node, seen=seen)
+
+
+def _queue(queue: str, score: float | None, members: int) -> Iterator[Finding]:
+    if score is None:
+        sentence = f"{keys.QUEUES} does not have queue {queue}, which has keys."
+        yield Finding("unknown_queue", keys.QUEUES, None, queue, sentence, "recount")
+    elif score != members:
+        sentence = f"{keys.QUEUES} counts {score:g} listeners of queue {queue}, which has {members}."
+        yield Finding("score", keys.QUEUES, None, queue, sentence, "recount")
+
+
+def _listener(queue: str, node: str, standing: Standing) -> Iterator[Finding]:
+    key, who = keys.listener(queue, node), f"listener {node} of queue {queue}"
+
+    def found(code: str, key: str, sentence: str, fix: str | None) -> Finding:
+        return Finding(code, key, None, queue, sentence, fix, node=node)
+
+    if standing.state is None:
+        if standing.is_noted:
+            yield found("node", keys.nodes(queue), f"{who} is among the nodes, but is not registered.", "realign")
+        if standing.has_orders:
+            sentence = f"there are orders for {who}, which is not registered."
+            yield found("orders", keys.orders(queue, node), sentence, "realign")
+        return
+    if standing.instance is None or standing.state not in ("alive", "dead"):
+        yield found("registration", key, f"the registration of {who} has no instance, or an unknown state.", None)
+        return
+    if not standing.is_noted:
+        yield found("node", keys.nodes(queue), f"{who} is registered, but is not among the nodes.", "realign")
+    if standing.state == "dead" and standing.is_member:
+        yield found("dead_member", keys.listeners(queue), f"{who} is dead, but still a member of the listeners.", "realign")
+    elif standing.state == "dead" and not standing.holds:
+        yield found("dead_listener", key, f"{who} is dead and holds nothing any more.", "forget")
+
+
+def _garbage(picture: Picture) -> Iterator[Finding]:
+    for place, text in picture.garbage:
+        sentence = f"{place} has the entry {text!r}, which cannot mean anything there."
+        yield Finding("garbage", place.key, None, place.queue, sentence, "drop_hint", node=place.node or None, text=text)
+
+
+def _of_entry(code: str, task: str, seen: Hash, entry: Entry, sentence: str, fix: str | None) -> Finding:
+    place, text = entry
+    return Finding(code, place.key, task, place.queue, sentence, fix, node=place.node or None, text=text, seen=seen)
+
+
+def _where(seen: Hash) -> str:
+    return f" on {seen.node}" if seen.status in HELD else ""
