@@ -28,6 +28,7 @@ from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.processor import Processor
 from blueque.queue import Queue
+from blueque.retry import Retry
 from blueque.task import Task
 from blueque.task_process import current_task
 from blueque.version import __version__
@@ -51,6 +52,7 @@ __all__ = [
     "Queue",
     "RedisAway",
     "RedisRefused",
+    "Retry",
     "SpoolRefused",
     "Task",
     "TooLarge",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from blueque import settings
 from blueque.address import Address, hide_password
@@ -16,6 +16,7 @@ from blueque.listener import Listener
 from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
+from blueque.retry import Retry
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_queue_name
@@ -52,8 +53,12 @@ class Client:
         self.max_bytes = settings.max_bytes() if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
 
-    def get_queue(self, name: str) -> Queue:
-        return Queue(self._redis, require_queue_name(name), self.max_bytes)
+    def get_queue(self, name: str, retry: Retry | Literal[False] | None = None) -> Queue:
+        """Return the queue of that name, be there tasks in it or not.
+
+        retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
+        """
+        return Queue(self._redis, require_queue_name(name), self.max_bytes, retry)
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""

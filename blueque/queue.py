@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from blueque import protocol
+from blueque import limits, protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, NotFinished, WrongQueue
+from blueque.retry import Retry
 from blueque.task import Task
 from blueque.values import encode, require_text_keys
 
 LAST_SECOND = 253402300799.0                           # of the year 9999
+
+Options = dict[str, str | int | float]
 
 log = logging.getLogger("blueque")
 
@@ -22,41 +26,70 @@ log = logging.getLogger("blueque")
 class Queue:
     """A named line of tasks of one type."""
 
-    def __init__(self, redis: Redis, name: str, max_bytes: int) -> None:
+    def __init__(self, redis: Redis, name: str, max_bytes: int, retry: Retry | Literal[False] | None = None) -> None:
         self.name = name
+        self._retry = require_retry(retry)
         self._redis = redis
         self._max_bytes = max_bytes
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
 
-    def enqueue(self, parameters: Any) -> str:
+    def enqueue(
+        self,
+        parameters: Any,
+        *,
+        retry: Retry | Literal[False] | None = None,
+        time_limit: float | str | None = None,
+        stall_limit: float | str | None = None,
+        memory_limit: int | str | None = None,
+        grace: float | str | None = None,
+        lead: float | str | None = None,
+    ) -> str:
         """Put a new task in line and return its id.
 
         parameters: a str is stored untouched; anything else as JSON, and comes back as that.
+        retry: its policy, else that of this Queue object, else that of the listener; False: none, whatever they say.
+        time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as "2h".
+        memory_limit: how much its processes may take together; bytes, or text as "8GiB".
+        grace, lead: how long it has between SIGTERM and SIGKILL, and how long before a limit strikes it is warned.
         Raises InvalidInput before anything is written; RedisAway when nothing was written; OutcomeUnknown, with
         `task_id`, when the answer was lost and Redis did not come back to tell.
         Source: docs/protocol.md, "enqueue".
         """
-        text, encoding = self._encode(parameters)
-        task_id, spare = self._ids()
-        protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), spare)
-        log.info("enqueue task=%s queue=%s", task_id, self.name)
-        return task_id
+        its_limits = limits.fields(
+            time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
+        )
+        return self._enqueue(parameters, self._options(retry, its_limits))
 
-    def schedule(self, parameters: Any, eta: float | datetime) -> str:
+    def schedule(
+        self,
+        parameters: Any,
+        eta: float | datetime,
+        *,
+        retry: Retry | Literal[False] | None = None,
+        time_limit: float | str | None = None,
+        stall_limit: float | str | None = None,
+        memory_limit: int | str | None = None,
+        grace: float | str | None = None,
+        lead: float | str | None = None,
+    ) -> str:
         """Create a task that joins the line at `eta` and return its id.
 
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
-        Source: docs/protocol.md, "schedule".
+        The rest is as for `enqueue`. Source: docs/protocol.md, "schedule".
         """
+        its_limits = limits.fields(
+            time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
+        )
+        options = self._options(retry, its_limits)
         now = time.time()
         due = _to_seconds(eta)
         if due < now:
-            return self.enqueue(parameters)
+            return self._enqueue(parameters, options)
         text, encoding = self._encode(parameters)
         task_id = str(uuid.uuid4())
-        protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now)
+        protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now, options)
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
         return task_id
 
@@ -93,6 +126,19 @@ class Queue:
         """
         protocol.wake(self._redis, self.name)
 
+    def _enqueue(self, parameters: Any, options: Options) -> str:
+        text, encoding = self._encode(parameters)
+        task_id, spare = self._ids()
+        protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), options, spare)
+        log.info("enqueue task=%s queue=%s", task_id, self.name)
+        return task_id
+
+    def _options(self, retry: Retry | Literal[False] | None, its_limits: Mapping[str, int | float]) -> Options:
+        policy = self._retry if retry is None else require_retry(retry)
+        if policy is None:
+            return {**its_limits}
+        return {"retry": policy.to_text() if policy else "null", **its_limits}   # null: not even if the listener would
+
     def _encode(self, parameters: Any) -> tuple[str, str | None]:
         text, encoding = encode(parameters, "parameters", self._max_bytes)
         if encoding is not None:
@@ -105,6 +151,13 @@ class Queue:
         # The look may be another call's and of a task that exists; then enqueue looks for itself.
         watched = ahead.look.task if ahead is not None and ahead.replies[1:] == [0] else None
         return watched or str(uuid.uuid4()), str(uuid.uuid4())
+
+
+def require_retry(retry: object) -> Retry | Literal[False] | None:
+    """Return the policy if it is one: None says nothing, False says that there is to be none."""
+    if retry is None or retry is False or isinstance(retry, Retry):
+        return retry
+    raise InvalidType(f"retry is a blueque.Retry, or False for none, not {type(retry).__name__}")
 
 
 def _to_seconds(eta: float | datetime) -> float:

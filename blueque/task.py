@@ -7,6 +7,7 @@ from typing import Any
 
 from blueque import keys
 from blueque.connection import Redis, as_hash
+from blueque.retry import Retry
 from blueque.values import decode
 
 # The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in Redis.
@@ -15,6 +16,12 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "queue": str,
     "parameters": str,
     "parameters_encoding": str,
+    "retry": Retry.parse,
+    "time_limit": float,
+    "stall_limit": float,
+    "memory_limit": int,
+    "grace": float,
+    "lead": float,
     "result": str,
     "result_encoding": str,
     "error": str,
@@ -22,6 +29,11 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "traceback": str,
     "exit_code": int,
     "signal": str,
+    "memory_peak": int,
+    "cpu_seconds": float,
+    "leaked": int,
+    "lost_node": str,
+    "last_seen": float,
     "node": str,
     "pid": int,
     "pid_start": int,
@@ -29,8 +41,18 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "ns": str,
     "token": str,
     "attempt": int,
+    "failures": int,
+    "interruptions": int,
+    "last_error": str,
+    "last_error_type": str,
     "finished_by": str,
     "reclaimed_node": str,
+    "requeued": str,
+    "cancel": float,
+    "cancelled_by": str,
+    "cancel_reason": str,
+    "progress": str,
+    "progress_at": float,
     "eta": float,
     "created": float,
     "started": float,
@@ -58,7 +80,7 @@ class Task:
 
     @property
     def status(self) -> str | None:
-        """scheduled, pending, reserved, started, complete or failed."""
+        """scheduled, pending, reserved, started, complete, failed or cancelled."""
         return self._get("status")
 
     @property
@@ -69,6 +91,36 @@ class Task:
     def parameters(self) -> Any:
         """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back as a list)."""
         return decode(self._fields.get("parameters"), self._fields.get("parameters_encoding"))
+
+    @property
+    def retry(self) -> Retry | None:
+        """Its own retry policy; None: it has none, or one that cannot be understood."""
+        return self._get("retry")
+
+    @property
+    def time_limit(self) -> float | None:
+        """How long it may run, in seconds."""
+        return self._get("time_limit")
+
+    @property
+    def stall_limit(self) -> float | None:
+        """How long it may go without progress."""
+        return self._get("stall_limit")
+
+    @property
+    def grace(self) -> float | None:
+        """How long it has between SIGTERM and SIGKILL when it is ended."""
+        return self._get("grace")
+
+    @property
+    def lead(self) -> float | None:
+        """How long before a limit strikes it is warned."""
+        return self._get("lead")
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that its processes may take together."""
+        return self._get("memory_limit")
 
     @property
     def result(self) -> Any:
@@ -82,7 +134,7 @@ class Task:
 
     @property
     def error_type(self) -> str | None:
-        """The class of the exception, or: exit, signal, memory, result, stopped, lost."""
+        """The class of the exception, or: exit, signal, memory, result, stopped, lost, poison, or the limit it broke."""
         return self._get("error_type")
 
     @property
@@ -97,6 +149,30 @@ class Task:
     def signal(self) -> str | None:
         """The name of the signal that ended the process, as SIGKILL."""
         return self._get("signal")
+
+    @property
+    def memory_peak(self) -> int | None:
+        """The most bytes that its processes took together, in its last attempt."""
+        return self._get("memory_peak")
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        return self._get("cpu_seconds")
+
+    @property
+    def leaked(self) -> int | None:
+        """How many of its processes outlived it, and were ended."""
+        return self._get("leaked")
+
+    @property
+    def lost_node(self) -> str | None:
+        """The listener that it was lost with."""
+        return self._get("lost_node")
+
+    @property
+    def last_seen(self) -> float | None:
+        """When that listener was last seen alive, in Unix seconds, as are all times here."""
+        return self._get("last_seen")
 
     @property
     def node(self) -> str | None:
@@ -114,13 +190,54 @@ class Task:
         return self._get("attempt")
 
     @property
+    def failures(self) -> int | None:
+        """How many of its attempts failed and were followed by another."""
+        return self._get("failures")
+
+    @property
+    def interruptions(self) -> int | None:
+        """How many of its attempts were lost."""
+        return self._get("interruptions")
+
+    @property
+    def last_error(self) -> str | None:
+        """Why the attempt before this one ended, in a sentence."""
+        return self._get("last_error")
+
+    @property
+    def last_error_type(self) -> str | None:
+        return self._get("last_error_type")
+
+    @property
     def token(self) -> str | None:
         """The random mark of its last attempt: who presents it owns that attempt."""
         return self._get("token")
 
     @property
+    def requeued(self) -> str | None:
+        """A random mark of the last time that a person had it run again."""
+        return self._get("requeued")
+
+    @property
+    def cancel(self) -> float | None:
+        """When somebody wanted it cancelled, while it ran."""
+        return self._get("cancel")
+
+    @property
+    def cancelled_by(self) -> str | None:
+        return self._get("cancelled_by")
+
+    @property
+    def cancel_reason(self) -> str | None:
+        return self._get("cancel_reason")
+
+    @property
+    def progress_at(self) -> float | None:
+        return self._get("progress_at")
+
+    @property
     def eta(self) -> float | None:
-        """When it is due, in Unix seconds, as are the times below."""
+        """When it is due."""
         return self._get("eta")
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 from blueque.errors import InvalidInput, InvalidType, TooLarge
 
 MAX_QUEUE_NAME = 200                                   # bytes
+CENTURY = 36525 * 86400.0                              # seconds; nothing that is meant takes longer
 
 
 def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
@@ -68,6 +69,24 @@ def require_queue_name(name: object) -> str:
     if size > MAX_QUEUE_NAME:
         raise InvalidInput(f"the queue name {name[:20]!r}... takes {size} bytes; the limit is {MAX_QUEUE_NAME}")
     return name
+
+
+def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
+    """Return the number if it lies between these two, or is one of them."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(f"{what} is a number, not {type(value).__name__}")
+    if not lowest <= value <= highest:                 # NaN is neither
+        raise InvalidInput(f"{what} is {value}; it must be from {lowest:.15g} to {highest:.15g}")
+    return float(value)
+
+
+def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
+    """Return the number if it is whole and lies between these two, or is one of them."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{what} is a whole number, not {type(value).__name__}")
+    if not lowest <= value <= highest:
+        raise InvalidInput(f"{what} is {value}; it must be from {lowest} to {highest}")
+    return value
 
 
 def _require_text_keys(value: Any, what: str) -> None:

@@ -488,6 +488,23 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
     assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {"a_very_long_field": "its value"}
 
 
+def test_show_tells_retries_limits_and_cancelling(run, redis, cli):
+    enqueue(redis, "abcd-1")
+    cli.hset("blueque_task_abcd-1", mapping={
+        "retry": '{"max":5}', "time_limit": "7200", "failures": "2", "last_error": "one\ntwo", "progress": "50 %",
+        "progress_at": "1795238548.5", "cancelled_by": "ada", "memory_peak": "12345",
+    })
+
+    text, item = run("show", "abcd", "--utc").stdout, json.loads(run("show", "abcd", "--json").stdout)["item"]
+
+    for line in (r'retry +{"max":5}', "time_limit +7200", "failures +2", r"last_error +one\n +two", "memory_peak +12345",
+                 r"progress_at +2026-11-21 05:22:28 UTC .*"):
+        assert re.search(rf"^{line}$", text, re.MULTILINE), line
+    assert (item["retry"], item["failures"], item["cancelled_by"]) == ('{"max":5}', "2", "ada")
+    assert (item["progress_at"], item["progress_at_seconds"]) == ("2026-11-21T05:22:28.500000Z", 1795238548.5)
+    assert "lead" not in text and "lead" not in item
+
+
 def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
     enqueue(redis, "abcd-1", parameters='{"a":[1,"\\u001b"]}')
 
@@ -496,7 +513,8 @@ def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
 
 def test_what_other_programs_have_put_into_a_task_does_not_break_show(run, redis, cli):
     enqueue(redis, "abcd-1", parameters='{"a":NaN}')
-    junk = {"created": "nan", "updated": "1e300", "eta": "inf", "started": "-1e15", "attempt": "many", "pid": "\x1b[2J"}
+    junk = {"created": "nan", "updated": "1e300", "eta": "inf", "started": "-1e15", "attempt": "many", "pid": "\x1b[2J",
+            "retry": "\x1b[2J", "time_limit": "nan", "memory_limit": "much", "cancel": "inf", "last_seen": "never"}
     cli.hset("blueque_task_abcd-1", mapping=junk)
 
     text, as_json = run("show", "abcd"), run("show", "abcd", "--json")

@@ -26,6 +26,7 @@ from blueque.connection import Redis
 from blueque.embedded import Server
 from blueque.errors import BluequeError, NodeTaken, NotFinished, NotOwner, NotRegistered, WrongQueue
 from blueque.protocol.transaction import prove
+from blueque.retry import Retry
 from blueque.task import FIELDS
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
@@ -246,8 +247,9 @@ def flat(mapping: Mapping[str, Any]) -> list[Any]:
 
 
 TASK = {"QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I}
-NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": []}
-NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"]}
+OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
+NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
+NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
 DUE = {**TASK, "LIMIT": 100, "DUE": [], "MOVED": [], "OLD": [], "CREATED": []}
 BEAT = {**TASK, "BEAT": 5}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
@@ -258,13 +260,13 @@ dead_listener = registered(DEAD, "instance-0")
 
 
 def enqueue(values: Values) -> Given:
-    encoding = "json" if values["ENCODING"] else None
-    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], encoding, 9.25)
+    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, None)
+    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], encoding, 9.25, options)
 
 
 def schedule(values: Values) -> Given:
-    encoding = "json" if values["ENCODING"] else None
-    return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25)
+    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, None)
+    return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options)
 
 
 def enqueue_due(redis: Redis) -> None:
@@ -328,10 +330,10 @@ scheduled_by_1_0_0 = given(
 
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
-    Sample("enqueue", "JSON", nothing, enqueue(NEW_JSON), NEW_JSON),
+    Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
     Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
-    Sample("schedule", "JSON", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
+    Sample("schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
     Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
@@ -514,6 +516,13 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
 
 def test_the_fields_of_a_task_are_those_in_the_table():
     assert first_column(chapter("Task")) == list(FIELDS)
+
+
+def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
+    rows = re.findall(r'^\| "(\w+)" \| (\S+) \|', chapter("Retry policies"), flags=re.M)
+
+    assert Retry.from_text("{" + ",".join(f'"{name}":{value}' for name, value in rows) + "}") == Retry()
+    assert [name for name, _ in rows] == list(inspect.signature(Retry).parameters)
 
 
 def test_the_fields_of_a_registration_are_those_in_the_table(client, cli):

@@ -14,7 +14,7 @@ import pytest
 from legacy import Legacy, install
 from programs import ROOT, running_programs, until
 
-from blueque import Client, NotOwner, protocol
+from blueque import Client, NotOwner, Retry, protocol
 from blueque.process import fork, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -137,6 +137,21 @@ def test_its_runner_runs_what_our_producer_enqueues(legacy, programs, client, qu
     tasks = [client.get_task(each) for each in ids]
     assert [task.result for task in tasks] == ["'text'", ascii('{"a":[1,null,"é"]}')]
     assert [(task.status, task.attempt, task.token, task.error) for task in tasks] == [("complete", 0, None, None)] * 2
+    assert its.is_running and is_quiet(its)
+
+
+def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, client, queue, cli):
+    options = {"retry": Retry(on=[OSError]), "time_limit": "2h", "memory_limit": "8GiB", "grace": 1, "lead": 0.5}
+    ids = [queue.enqueue("text", **options), queue.schedule("text", time.time() + 0.01, **options)]
+    until(lambda: time.time() > client.get_task(ids[1]).eta, "it is due")
+    legacy.run("client.get_queue('video').enqueue_due_tasks()")
+    its = legacy.start(RUN, "video", "show")
+    finished(cli, 2)
+
+    tasks = [client.get_task(each) for each in ids]
+    assert [(task.result, task.retry) for task in tasks] == [("'text'", options["retry"])] * 2
+    (seen, _) = legacy.run(READ, *ids)
+    assert (seen["status"], seen["parameters"], seen["error"]) == ("complete", "text", None)
     assert its.is_running and is_quiet(its)
 
 

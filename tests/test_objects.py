@@ -11,13 +11,21 @@ from contextlib import contextmanager
 import pytest
 import redis as redis_py
 
-from blueque import Client, InvalidType, NotFinished, NotOwner, RedisAway, Task, WrongQueue
+from blueque import Client, InvalidInput, InvalidType, NotFinished, NotOwner, RedisAway, Retry, Task, WrongQueue
 from blueque.process import fork, node_id, wait_for
 
 ATTRIBUTES = (
     "status", "queue", "parameters", "result", "error", "error_type", "traceback", "exit_code", "signal", "node", "pid",
-    "attempt", "token", "eta", "created", "started", "finished", "updated",
+    "attempt", "token", "eta", "created", "started", "finished", "updated", "retry", "time_limit", "stall_limit",
+    "memory_limit", "grace", "lead", "memory_peak", "cpu_seconds", "leaked", "lost_node", "last_seen", "failures",
+    "interruptions", "last_error", "last_error_type", "requeued", "cancel", "cancelled_by", "cancel_reason",
+    "progress_at",
 )
+WAYS = {                                               # to put a task in, each with keyword options
+    "enqueue": lambda queue, **options: queue.enqueue("in", **options),
+    "schedule": lambda queue, **options: queue.schedule("in", 4e9, **options),
+    "schedule for the past": lambda queue, **options: queue.schedule("in", 1.5, **options),
+}
 
 
 @pytest.fixture
@@ -123,6 +131,64 @@ def test_a_task_that_fails_says_why(client, queue, listener):
     assert client.get_task(task.id).status is None
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_task_is_given_at_its_birth_is_in_its_hash(client, queue, cli, way):
+    policy = Retry(5, on=[OSError])
+    task = client.get_task(WAYS[way](
+        queue, retry=policy, time_limit="2h", stall_limit=90, memory_limit="8GiB", grace=0, lead=0.5
+    ))
+
+    assert (task.retry, task.time_limit, task.stall_limit, task.memory_limit, task.grace, task.lead) == (
+        policy, 7200.0, 90.0, 2**33, 0.0, 0.5
+    )
+    fields = cli.hgetall(f"blueque_task_{task.id}")
+    assert (fields["retry"], fields["time_limit"], fields["memory_limit"]) == (policy.to_text(), "7200", str(2**33))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_task_is_not_given_is_not_in_its_hash(queue, cli, way):
+    fields = cli.hgetall(f"blueque_task_{WAYS[way](queue)}")
+
+    assert set(fields) - {"eta"} == {"status", "queue", "parameters", "created", "updated", "attempt"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"retry": 3}, InvalidType, "retry is a blueque.Retry"), ({"retry": True}, InvalidType, "retry is a blueque.Retry"),
+        ({"retry": 0}, InvalidType, "retry is a blueque.Retry"), ({"time_limit": 0}, InvalidInput, "time_limit is 0"),
+        ({"memory_limit": "much"}, InvalidInput, "memory_limit: 'much'"), ({"lead": -1}, InvalidInput, "lead is -1"),
+    ],
+    ids=repr,
+)
+def test_what_a_task_cannot_be_given_is_refused_and_nothing_is_written(queue, state, way, options, error, words):
+    with pytest.raises(error) as refusal:
+        WAYS[way](queue, **options)
+
+    assert words in str(refusal.value)
+    assert state() == {}
+
+
+@pytest.mark.parametrize(
+    ("of_the_queue", "of_the_task", "text"),
+    [
+        (None, None, None), (Retry(5), None, '{"max":5}'), (Retry(5), Retry(1), '{"max":1}'), (None, Retry(1), '{"max":1}'),
+        (False, None, "null"), (False, Retry(1), '{"max":1}'), (Retry(5), False, "null"), (None, False, "null"),
+    ],
+)
+def test_the_policy_of_a_task_counts_before_that_of_the_queue(client, cli, of_the_queue, of_the_task, text):
+    queue = client.get_queue("video", retry=of_the_queue)
+
+    for way in WAYS.values():
+        assert cli.hget(f"blueque_task_{way(queue, retry=of_the_task)}", "retry") == text
+
+
+def test_a_queue_takes_a_policy_only_as_its_own(client):
+    with pytest.raises(InvalidType, match="not int"):
+        client.get_queue("video", retry=3)
+
+
 def test_a_scheduled_task_is_promoted_when_it_is_due(client, queue, cli):
     later = queue.schedule("later", time.time() + 1000)
     due = queue.schedule("due", time.time() + 1000)
@@ -166,6 +232,26 @@ def test_every_attribute_of_an_unknown_task_is_none(client):
 
     assert (task.id, task.fields) == ("nobody", {})
     assert {name: getattr(task, name) for name in ATTRIBUTES} == dict.fromkeys(ATTRIBUTES)
+
+
+def test_every_field_of_retries_limits_and_cancelling_has_its_attribute(client, cli):
+    values = {
+        "retry": Retry(5), "time_limit": 7200.0, "stall_limit": 0.5, "memory_limit": 2**33, "grace": 0.0, "lead": 60.0,
+        "memory_peak": 12345, "cpu_seconds": 1.25, "leaked": 2, "lost_node": "host_1", "last_seen": 5.5, "failures": 1,
+        "interruptions": 3, "last_error": "why", "last_error_type": "lost", "requeued": "0af3", "cancel": 6.5,
+        "cancelled_by": "ada", "cancel_reason": "old", "progress_at": 7.5,
+    }
+    cli.hset("blueque_task_t1", mapping={name: str(value) for name, value in values.items()} | {"retry": '{"max":5}'})
+    task = client.get_task("t1")
+
+    assert {name: getattr(task, name) for name in values} == values
+    assert set(values) < set(ATTRIBUTES)
+
+
+def test_a_policy_that_cannot_be_understood_is_none(client, cli):
+    cli.hset("blueque_task_t1", "retry", "always")
+
+    assert client.get_task("t1").retry is None
 
 
 def test_a_task_is_a_snapshot_that_cannot_be_changed(client, queue, listener):

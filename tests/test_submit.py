@@ -47,6 +47,20 @@ def test_a_plain_string_has_no_encoding_in_its_hash(redis, cli):
     assert "parameters_encoding" not in cli.hgetall("blueque_task_t1")
 
 
+def test_options_are_further_fields_of_a_new_task(redis, cli):
+    options = {"retry": '{"max":3}', "time_limit": 90, "lead": 0.5}
+
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, options=options)
+    protocol.schedule(redis, "video", "t2", "in", "json", eta=9.5, now=5.5, options=options)
+
+    common = {
+        "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "attempt": "0", "retry": '{"max":3}',
+        "time_limit": "90", "lead": "0.5",
+    }
+    assert cli.hgetall("blueque_task_t1") == {"status": "pending", **common}
+    assert cli.hgetall("blueque_task_t2") == {"status": "scheduled", "parameters_encoding": "json", "eta": "9.5", **common}
+
+
 def test_enqueue_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
     assert protocol.enqueue(redis, "video", "t1", "in", None, now=5.5) is True
     before = state()

@@ -24,6 +24,11 @@ _COLUMNS = [
 ]
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12
+_MORE = [                                              # what few tasks have
+    "retry", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "last_error",
+    "last_error_type", "memory_peak", "cpu_seconds", "leaked", "lost_node", "cancelled_by", "cancel_reason",
+    "requeued",
+]
 
 
 @click.command()
@@ -159,8 +164,10 @@ def _contents(task: Task) -> dict[str, Any]:
 
     Not its token: whoever presents that owns the attempt.
     """
-    contents = {name: task.fields.get(name) for name in ("error", "traceback")}
+    contents: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
     contents |= {name: _value(task, name) for name in ("parameters", "result")}
+    contents |= {name: text for name in _MORE if (text := task.fields.get(name)) is not None}
+    contents |= show.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return contents | ({"other": others} if others else {})
 
@@ -179,11 +186,13 @@ def _facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
     attempt = f", attempt {task.attempt}" if task.attempt else ""
     facts = [("task", task.id), ("queue", task.queue), ("state", f"{task.status}{attempt}"), ("node", task.node)]
     facts += [("pid", task.fields.get("pid"))]
-    for name in ("created", "eta", "started", "finished", "updated"):
+    for name in ("created", "eta", "started", "progress_at", "cancel", "last_seen", "finished", "updated"):
         seconds: float | None = getattr(task, name)
         if seconds is not None:
             facts.append((name, f"{show.stamp(seconds, is_utc)}  ({_relative(name, seconds, task, now)})"))
-    for name in ("reclaimed_node", "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result"):
+    for name in (
+        "reclaimed_node", *_MORE, "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result"
+    ):
         facts.append((name, task.fields.get(name)))
     facts += [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     return [(name, text) for name, text in facts if text is not None]

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from blueque import keys
 from blueque.connection import Look, Redis
 from blueque.errors import NotFinished, WrongQueue
 from blueque.protocol.looks import absence
 from blueque.protocol.transaction import Answer, Change, transact
 
+Options = Mapping[str, str | int | float] | None       # further fields of a new task
+
 
 def enqueue(
-    redis: Redis, queue: str, task: str, parameters: str, encoding: str | None, now: float, spare: str | None = None
+    redis: Redis,
+    queue: str,
+    task: str,
+    parameters: str,
+    encoding: str | None,
+    now: float,
+    options: Options = None,
+    spare: str | None = None,
 ) -> bool:
     """Put a new task in line. True: it is there now; False: the id was there before.
 
+    options: such as retry and time_limit.
     spare: an id for the next call on this connection; its look travels with our EXEC.
     """
 
@@ -22,7 +34,7 @@ def enqueue(
             return Answer(False)
         return Change(
             [
-                ("HSET", keys.task(task), "status", "pending", *_fields(queue, parameters, encoding, now)),
+                ("HSET", keys.task(task), "status", "pending", *_fields(queue, parameters, encoding, now, options)),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
                 ("LPUSH", keys.pending(queue), task),
                 ("ZADD", keys.tasks(queue), now, task),
@@ -35,16 +47,24 @@ def enqueue(
 
 
 def schedule(
-    redis: Redis, queue: str, task: str, parameters: str, encoding: str | None, eta: float, now: float
+    redis: Redis,
+    queue: str,
+    task: str,
+    parameters: str,
+    encoding: str | None,
+    eta: float,
+    now: float,
+    options: Options = None,
 ) -> bool:
     """Create a task that joins the line at `eta`. True: it is there now; False: the id was there before."""
+    fields = _fields(queue, parameters, encoding, now, options)
 
     def decide(exists: int) -> Answer | Change:
         if exists:
             return Answer(False)
         return Change(
             [
-                ("HSET", keys.task(task), "status", "scheduled", *_fields(queue, parameters, encoding, now), "eta", eta),
+                ("HSET", keys.task(task), "status", "scheduled", *fields, "eta", eta),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
                 ("ZADD", keys.scheduled(queue), eta, task),
                 ("ZADD", keys.tasks(queue), now, task),
@@ -105,10 +125,12 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
     return bool(transact(redis, "delete", look, decide))
 
 
-def _fields(queue: str, parameters: str, encoding: str | None, now: float) -> list[str | float]:
+def _fields(queue: str, parameters: str, encoding: str | None, now: float, options: Options) -> list[str | float]:
     fields: list[str | float] = [
         "queue", queue, "parameters", parameters, "created", now, "updated", now, "attempt", 0
     ]
     if encoding is not None:
         fields += ["parameters_encoding", encoding]
+    for name, value in (options or {}).items():
+        fields += [name, value]
     return fields

@@ -1,0 +1,198 @@
+"""Retry: whether a task that failed, or was interrupted, runs again, and after how long."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blueque.errors import InvalidInput, InvalidType
+from blueque.values import require_number, require_whole
+
+DAY = 86400.0
+MOST = 1_000_000                                       # of failures and of interruptions
+MAX_NAME = 500                                         # characters in the name of an exception class
+
+_DEFAULTS = {
+    "max": 3, "backoff": 10.0, "factor": 2.0, "jitter": 0.1, "on": (), "exit_codes": (), "interruptions": 3,
+}
+
+
+class Retry:
+    """A policy: what makes a task retry-safe. Without one, nothing is ever started twice unless a person asks for it.
+
+    max: how many failed attempts are followed by another; 3 makes four attempts in all.
+    backoff, factor: seconds before the second attempt, and by how much each later wait is longer; a day at most.
+    jitter: the part by which a wait is longer or shorter at random, so that tasks that fail together come back apart.
+    on: only after these: exception classes, or their names (`"ValueError"`, `"requests.exceptions.Timeout"`; a name
+        without a module fits every class of that name), subclasses included; or another error_type, as `"signal"`.
+    exit_codes: only after these, 0 to 255. With `on` and `exit_codes`, either will do; with neither, every failure.
+    interruptions: how many attempts may be lost with their node before the task is taken for what kills it.
+    """
+
+    __slots__ = tuple(_DEFAULTS)
+
+    max: int
+    backoff: float
+    factor: float
+    jitter: float
+    on: tuple[str, ...]
+    exit_codes: tuple[int, ...]
+    interruptions: int
+
+    def __init__(
+        self,
+        max: int = 3,
+        backoff: float = 10.0,
+        factor: float = 2.0,
+        jitter: float = 0.1,
+        on: Iterable[type[BaseException] | str] = (),
+        exit_codes: Iterable[int] = (),
+        interruptions: int = 3,
+    ) -> None:
+        values = {
+            "max": require_whole(max, "max", 0, MOST),
+            "backoff": require_number(backoff, "backoff", 0, DAY),
+            "factor": require_number(factor, "factor", 1, 1000),
+            "jitter": require_number(jitter, "jitter", 0, 1),
+            "on": _sorted(_name(one) for one in _several(on, "on")),
+            "exit_codes": _sorted(require_whole(one, "an exit code", 0, 255) for one in _several(exit_codes, "exit_codes")),
+            "interruptions": require_whole(interruptions, "interruptions", 0, MOST),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @staticmethod
+    def from_text(text: str) -> Retry:
+        """Return the policy that a person has written: `3`, or `{"max": 3, "backoff": 60}`. Raises InvalidInput."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _unclear(text) from error
+        if isinstance(values, dict):
+            if unknown := sorted(values.keys() - _DEFAULTS.keys()):
+                raise InvalidInput(f"a retry policy has no {', '.join(map(repr, unknown))}; it has {', '.join(_DEFAULTS)}")
+            return Retry(**values)
+        if not isinstance(values, int):
+            raise _unclear(text)
+        return Retry(max=values)
+
+    @staticmethod
+    def parse(text: str | None) -> Retry | None:
+        """Return the policy that a field in Redis holds; None if there is none that we understand to the last word."""
+        if text is None:
+            return None
+        try:
+            return Retry.from_text(text)
+        except InvalidInput:
+            return None
+
+    @staticmethod
+    def of(text: str | None, default: Retry | None) -> Retry | None:
+        """Return the policy of a task whose field `retry` holds this: the default only if there is no such field."""
+        return default if text is None else Retry.parse(text)
+
+    def to_text(self) -> str:
+        """Return the policy as it is written into Redis."""
+        return json.dumps(self._said(), separators=(",", ":"))
+
+    def allows(self, failures: int, record: Mapping[str, Any]) -> bool:
+        """Tell whether an attempt that failed may be followed by another.
+
+        failures: how many failed attempts of the task have been followed by another already.
+        record: its exit record, see `spool.Attempt.write_exit`.
+        """
+        if failures >= self.max or record.get("retry") == "never":
+            return False
+        if not self.on and not self.exit_codes:
+            return True
+        classes = record.get("error_types")
+        names = [record.get("error_type"), *(classes if isinstance(classes, list) else [])]
+        code = record.get("exit_code")
+        # sys.exit(-1) is 255 to everybody else.
+        return any(name in self.on for name in names) or (isinstance(code, int) and code & 255 in self.exit_codes)
+
+    def delay(self, failures: int) -> float:
+        """Return how many seconds to wait before the next attempt; failures: as for `allows`."""
+        try:
+            seconds = min(self.backoff * self.factor**failures, DAY)
+        except OverflowError:
+            seconds = DAY if self.backoff else 0.0
+        # Not the random module: see pauses.py.
+        part = int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
+        return seconds * (1 + self.jitter * (2 * part - 1))
+
+    def allows_interruption(self, interruptions: int) -> bool:
+        """Tell whether an attempt that was lost may be followed by another, `interruptions` of the task having been."""
+        return interruptions < self.interruptions
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Retry does not change: make another to have another {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Retry does not change: {name} cannot be taken from it")
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, Retry) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Retry({', '.join(f'{name}={value!r}' for name, value in self._said().items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Retry, self._values()                   # copy and pickle would set attributes
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in _DEFAULTS)
+
+    def _said(self) -> dict[str, Any]:
+        """Return `max` and whatever else is not as it is by default."""
+        values = dict(zip(_DEFAULTS, self._values(), strict=True))
+        return {name: value for name, value in values.items() if name == "max" or value != _DEFAULTS[name]}
+
+
+def class_name(kind: type) -> str:
+    """Return how a class is called where errors are recorded: with its module, unless it is built in."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def class_names(kind: type, most: int = 20) -> list[str]:
+    """Return the names of an exception class and of those it inherits from, the nearest first, with module and without."""
+    names: list[str] = []
+    for one in kind.__mro__:
+        if one not in (BaseException, object):
+            names += [class_name(one), one.__qualname__]
+    return list(dict.fromkeys(names))[:most]
+
+
+def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return each value once, so that policies that say the same are equal."""
+    return tuple(sorted(set(values)))
+
+
+def _several(values: object, what: str) -> Iterable[Any]:
+    """Return what has several values; text would be taken for several letters."""
+    if not isinstance(values, list | tuple | set | frozenset):
+        shown = values.__name__ if isinstance(values, type) else type(values).__name__
+        raise InvalidType(f"{what} is a list or tuple, not {shown}")
+    return values
+
+
+def _name(kind: object) -> str:
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        kind = class_name(kind)
+    if not isinstance(kind, str):
+        raise InvalidType(f"on: {kind!r} is no exception class and no name of one")
+    name = kind.removeprefix("builtins.")
+    if name.split() != [name] or len(name) > MAX_NAME:
+        raise InvalidInput(f"on: {name[:60]!r} is no name of an exception class")
+    if name == "BaseException":
+        raise InvalidInput("on: BaseException is every failure: leave `on` out")
+    return name
+
+
+def _unclear(text: str) -> InvalidInput:
+    return InvalidInput(f'{text[:60]!r} is no retry policy: write 3, or {{"max": 3, "backoff": 60}}')
