@@ -31,12 +31,14 @@ from blueque.queue import Queue
 from blueque.retry import Retry
 from blueque.task import Task
 from blueque.task_process import current_task
+from blueque.verdicts import Fail, RetryLater
 from blueque.version import __version__
 
 __all__ = [
     "BluequeError",
     "Client",
     "Contended",
+    "Fail",
     "ForkingRunner",
     "Inspector",
     "InvalidInput",
@@ -53,6 +55,7 @@ __all__ = [
     "RedisAway",
     "RedisRefused",
     "Retry",
+    "RetryLater",
     "SpoolRefused",
     "Task",
     "TooLarge",

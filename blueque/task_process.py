@@ -17,9 +17,11 @@ from typing import Any
 
 from blueque import process, signals
 from blueque.errors import InvalidInput
+from blueque.retry import MAX_NAME, class_name, class_names
 from blueque.spool import Attempt, Spool
 from blueque.task import Task
-from blueque.values import encode, printable
+from blueque.values import encode, printable, require_number
+from blueque.verdicts import Fail, RetryLater
 
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 MAX_PATH = 4096                                        # bytes; a pipe takes so many at once or none
@@ -168,21 +170,36 @@ def _record_of(error: BaseException) -> Record:
             return {"status": "failed", "error": f"sys.exit({code})", "error_type": "exit", "exit_code": code}
         said = printable(error.code, MAX_ERROR)
         return {"status": "failed", "error": f"sys.exit: {said}", "error_type": "exit", "exit_code": 1}
+    if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
+        return record
     import traceback  # here: a listener forks all day and never needs it
 
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     message = printable(error, MAX_ERROR)
     try:
         trace = printable("".join(traceback.format_exception(error))[-MAX_ERROR:], 4 * MAX_ERROR)
     except Exception:                                  # the exception of the user's own class cannot even be shown
         trace = ""
-    return {
+    record = {
         "status": "failed",
         "error": printable(f"{kind.__qualname__}: {message}" if message else kind.__qualname__, MAX_ERROR),
-        "error_type": printable(name, MAX_ERROR),
+        "error_type": printable(class_name(kind), MAX_ERROR),
+        "error_types": [printable(name, MAX_NAME) for name in class_names(kind)],
         "traceback": trace,
     }
+    if isinstance(error, Fail):
+        record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
+    return record
+
+
+def _record_of_wish(error: RetryLater) -> Record | None:
+    """Return None for one that has lost its seconds, in a class of the user's own: such a wish cannot be granted."""
+    try:
+        seconds = require_number(error.seconds, "seconds")
+        said = printable(error, MAX_ERROR)
+    except (AttributeError, InvalidInput):
+        return None
+    return {"status": "failed", "error": said, "error_type": "RetryLater", "retry_after": seconds}
 
 
 def _record_of_exit(code: int, attempt: Attempt) -> Record:

@@ -1,0 +1,28 @@
+"""What a handler may raise to say what its failure means: Fail, RetryLater.
+
+They are not BluequeErrors. Those are what Blueque says to a program; these are what a program says to Blueque. A handler
+that catches the errors of its own calls of Blueque, with `except BluequeError`, must not catch its verdicts with them.
+"""
+
+from __future__ import annotations
+
+from blueque.values import require_number
+
+
+class Fail(Exception):
+    """The task has failed, and to run it again would not help: it is not retried, whatever its policy says."""
+
+
+class RetryLater(Exception):
+    """The task cannot be done yet: run it again after so many seconds.
+
+    That is no failure and is not counted as one. No policy is needed either: to raise it is the handler's consent.
+    """
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        self.seconds = require_number(seconds, "seconds")
+        super().__init__(seconds, message)             # both, or it could not be pickled on its way out of a child
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message or f"to be run again in {self.seconds:g} s"
