@@ -18,7 +18,7 @@ import pytest
 import redis as redis_py
 from faults import Fault, FaultProxy
 
-from blueque import __version__, errors, protocol
+from blueque import Retry, __version__, errors, protocol
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
 from blueque.cli.show import clean, pieces, span, stamp, width
@@ -220,6 +220,49 @@ def test_a_time_that_means_nothing_is_refused(run, state, when):
 
 def test_milliseconds_where_seconds_belong_are_recognised(run):
     assert "not milliseconds?" in run("enqueue", "video", "1", "--at", "4102444800000").stderr
+
+
+@pytest.mark.parametrize("when", [[], ["--in", "1h"]])
+@pytest.mark.parametrize("retry", ["5", '{"max": 5}'])
+def test_a_task_gets_what_the_options_say(run, client, when, retry):
+    options = ["--time-limit", "2h", "--stall-limit", "90", "--memory-limit", "8GiB", "--grace", "0", "--lead", "500ms"]
+
+    task = client.get_task(run("enqueue", "video", "1", *when, "--retry", retry, *options).stdout.strip())
+
+    assert (task.retry, task.time_limit, task.stall_limit, task.memory_limit, task.grace, task.lead) == (
+        Retry(5), 7200.0, 90.0, 2**33, 0.0, 0.5
+    )
+
+
+def test_a_task_without_options_has_none_of_them(run, client):
+    task = client.get_task(run("enqueue", "video", "1").stdout.strip())
+
+    assert not {"retry", "time_limit", "stall_limit", "memory_limit", "grace", "lead"} & set(task.fields)
+
+
+def test_each_line_gets_what_the_options_say(run, client):
+    result = run("enqueue", "video", "--lines", "--retry", "5", "--time-limit", "90", stdin="1\n2\n")
+
+    tasks = [client.get_task(task_id) for task_id in result.stdout.split()]
+    assert [(task.retry, task.time_limit) for task in tasks] == [(Retry(5), 90.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--retry", "often", "'often' is no retry policy"), ("--retry", '{"tries": 3}', "'tries'"),
+        ("--retry", "-1", "max is -1"), ("--time-limit", "0", "time_limit is 0"), ("--stall-limit", "soon", "'soon'"),
+        ("--memory-limit", "0", "memory_limit is 0"), ("--memory-limit", "much", "'much'"), ("--grace", "-1", "'-1'"),
+        ("--lead", "99999999w", "lead is"),
+    ],
+)
+@pytest.mark.parametrize("what", [["1"], ["--lines"]])
+def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(run, state, what, option, value, words):
+    result = run("enqueue", "video", *what, option, value, stdin="1\n")
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) <= 3 and "then it stopped" not in result.stderr
 
 
 def test_each_line_becomes_a_task_and_blank_lines_none(run, client):

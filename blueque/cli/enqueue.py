@@ -10,14 +10,17 @@ from typing import Any
 
 import click
 
+from blueque import limits
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, pass_invocation, shared_options
+from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
 from blueque.errors import BluequeError, InvalidInput
 from blueque.queue import Queue
+from blueque.retry import Retry
 from blueque.values import encode
 
 Read = Callable[[bytes], Any]
+Put = Callable[[Any], str]
 
 
 @click.command()
@@ -27,16 +30,20 @@ Read = Callable[[bytes], Any]
 @click.option("--lines", "is_lines", is_flag=True, help="One task for each line of the file or of standard input.")
 @click.option("--at", "eta", type=TIME, metavar="TIME", help="When due: Unix seconds, or 2030-01-31T08:00:00+01:00.")
 @click.option("--in", "delay", type=DURATION, metavar="DURATION", help="When due, from now: 90, 30s, 2h, 1d12h.")
+@limit_options()
 @shared_options
 @pass_invocation
 def enqueue(
     invocation: Invocation,
+    /,
     queue: str,
     source: str | None,
     is_text: bool,
     is_lines: bool,
     eta: float | None,
     delay: float | None,
+    retry: Retry | None,
+    **its_limits: Any,
 ) -> None:
     """Put a task in QUEUE and print its id.
 
@@ -55,21 +62,24 @@ def enqueue(
     """
     client = invocation.client()
     sink = client.get_queue(queue)
-    due = _due(eta, delay)
+    put = _put(sink, _due(eta, delay), retry, its_limits)
     read = _text if is_text else _json
     if is_lines:
-        _enqueue_lines(sink, source or "-", read, due, client.max_bytes)
+        _enqueue_lines(put, source or "-", read, client.max_bytes)
     else:
-        click.echo(_enqueue(sink, _one(source, read, is_text), due))
+        click.echo(put(_one(source, read, is_text)))
 
 
-def _enqueue(queue: Queue, parameters: Any, due: float | None) -> str:
-    return queue.enqueue(parameters) if due is None else queue.schedule(parameters, due)
+def _put(queue: Queue, due: float | None, retry: Retry | None, its_limits: dict[str, Any]) -> Put:
+    limits.fields(**its_limits)                        # refuses bad ones, before the first line is read
+    if due is None:
+        return lambda parameters: queue.enqueue(parameters, retry=retry, **its_limits)
+    return lambda parameters: queue.schedule(parameters, due, retry=retry, **its_limits)
 
 
-def _enqueue_lines(queue: Queue, source: str, read: Read, due: float | None, max_bytes: int) -> None:
+def _enqueue_lines(put: Put, source: str, read: Read, max_bytes: int) -> None:
     if source == "-":
-        _enqueue_each(queue, _values(sys.stdin.buffer, read, max_bytes), due)
+        _enqueue_each(put, _values(sys.stdin.buffer, read, max_bytes))
         return
     if not source.startswith("@"):
         raise click.UsageError("--lines takes @FILE, or - for standard input")
@@ -80,15 +90,15 @@ def _enqueue_lines(queue: Queue, source: str, read: Read, due: float | None, max
             pass
     except Failure as failure:
         raise Failure(failure.exit_code, failure.message, "Nothing was enqueued.", *failure.advice) from failure
-    _enqueue_each(queue, _values(lines, read, max_bytes), due)
+    _enqueue_each(put, _values(lines, read, max_bytes))
 
 
-def _enqueue_each(queue: Queue, values: Iterator[Any], due: float | None) -> None:
+def _enqueue_each(put: Put, values: Iterator[Any]) -> None:
     """Enqueue and print the ids; when something ends that before its time, say how far it got."""
     count = 0
     try:
         for parameters in values:
-            task_id = _enqueue(queue, parameters, due)
+            task_id = put(parameters)
             count += 1
             click.echo(task_id)
     except (BluequeError, Failure, OSError, KeyboardInterrupt) as error:

@@ -16,6 +16,7 @@ from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.retry import Retry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -83,6 +84,22 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             self.fail(str(error), param, ctx)
 
 
+class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A retry policy, written as 3 or {"max": 3, "backoff": 60}."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Retry:
+        from blueque.retry import Retry  # here: --help does without
+
+        if isinstance(value, Retry):
+            return value
+        try:
+            return Retry.from_text(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
 class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """Unix seconds, written as such or as ISO 8601 with a zone."""
 
@@ -109,6 +126,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
 
 DURATION = Duration()
 SIZE = Size()
+POLICY = Policy()
 TIME = Time()
 
 
@@ -142,6 +160,33 @@ def shared_options(command: Decorated) -> Decorated:
 def json_option(command: Decorated) -> Decorated:
     """Add --json, as the parameter `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Add what a task may be given at its birth, and a listener as default for those that were not.
+
+    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead: None when not given, all but the first
+    fit for `limits.fields`.
+    grace: the default of --grace, if it is to have one.
+    """
+    options = [
+        click.option("--retry", type=POLICY, metavar="N|JSON", help="Run again what fails: so many times, or by a policy."),
+        click.option("--time-limit", type=DURATION, metavar="DURATION", help="End a task that runs longer."),
+        click.option("--stall-limit", type=DURATION, metavar="DURATION", help="End a task without progress for so long."),
+        click.option("--memory-limit", type=SIZE, metavar="SIZE", help="End a task whose processes take more: 8GiB."),
+        click.option(
+            "--grace", type=DURATION, metavar="DURATION", default=grace, show_default=grace is not None,
+            help="Between SIGTERM and SIGKILL for a task.",
+        ),
+        click.option("--lead", type=DURATION, metavar="DURATION", help="SIGUSR1 so long before a limit ends a task."),
+    ]
+
+    def add(command: Decorated) -> Decorated:
+        for option in reversed(options):               # as decorators, the last is the nearest
+            command = option(command)
+        return command
+
+    return add
 
 
 def version_option(command: Decorated) -> Decorated:
