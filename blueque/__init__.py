@@ -1,8 +1,8 @@
 """Blueque: a queue for tasks that run from minutes to days, on plain Redis.
 
 To read the code, start with docs/protocol.md and keys.py; then protocol/ (every change to Redis), queue.py, listener.py
-and processor.py (what users hold), slot.py (one listener at work), task_process.py (what runs a task),
-master.py and scheduler.py (the daemons), cli/ (the commands).
+and processor.py (what users hold), recovery.py (who is dead, and what then), slot.py (one listener at work),
+task_process.py (what runs a task), master.py and scheduler.py (the daemons), cli/ (the commands).
 """
 
 from blueque.client import Client
@@ -13,6 +13,8 @@ from blueque.errors import (
     InvalidType,
     NodeTaken,
     NoServer,
+    NotCancellable,
+    NotFailed,
     NotFinished,
     NotOwner,
     NotRegistered,
@@ -46,6 +48,8 @@ __all__ = [
     "Listener",
     "NoServer",
     "NodeTaken",
+    "NotCancellable",
+    "NotFailed",
     "NotFinished",
     "NotOwner",
     "NotRegistered",

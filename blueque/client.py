@@ -10,12 +10,14 @@ from blueque import settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.connection import Connection, Redis
+from blueque.doctor import Doctor
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
+from blueque.recovery import Recovery
 from blueque.retry import Retry
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
@@ -77,6 +79,14 @@ class Client:
     def get_inspector(self) -> Inspector:
         """Return what looks at Redis and changes nothing."""
         return Inspector(self._redis)
+
+    def get_recovery(self, queue_name: str) -> Recovery:
+        """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""
+        return Recovery(self._redis, require_queue_name(queue_name))
+
+    def get_doctor(self) -> Doctor:
+        """Return what checks everything in Redis, and repairs."""
+        return Doctor(self._redis)
 
     def with_patience(self, seconds: float) -> Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""

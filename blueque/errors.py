@@ -5,7 +5,9 @@
     |   |-- InvalidType (TypeError)     ... it is of a type that cannot be stored
     |   |-- TooLarge                    ... it is larger than the limit
     |   |-- WrongQueue                  the task belongs to another queue
-    |   `-- NotFinished                 only complete and failed tasks can be deleted
+    |   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
+    |   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
+    |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
     |-- NotRegistered                   the listener is not (or no longer) registered; register again
     |-- NodeTaken                       another listener uses this node id; choose another name
@@ -49,10 +51,26 @@ class WrongQueue(InvalidInput):
 
 
 class NotFinished(InvalidInput):
-    """The task is neither complete nor failed, so it cannot be deleted. Nothing was written."""
+    """The task has not ended, so it cannot be deleted. Nothing was written."""
 
     def __init__(self, task_id: str, status: str | None) -> None:
         super().__init__(f"task {task_id} cannot be deleted while it is {status or 'unknown'}")
+        self.task_id, self.status = task_id, status
+
+
+class NotCancellable(InvalidInput):
+    """The task cannot be cancelled. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None, why: str) -> None:
+        super().__init__(f"task {task_id} cannot be cancelled: {why}")
+        self.task_id, self.status, self.why = task_id, status, why
+
+
+class NotFailed(InvalidInput):
+    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        super().__init__(f"task {task_id} cannot be put in line again while it is {status or 'unknown'}")
         self.task_id, self.status = task_id, status
 
 

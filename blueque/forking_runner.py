@@ -6,6 +6,8 @@ from typing import Any
 
 from blueque import settings, task_process
 from blueque.client import Client
+from blueque.defaults import Defaults
+from blueque.limits import Limits
 from blueque.slot import Slot
 from blueque.spool import Spool
 
@@ -37,7 +39,8 @@ class ForkingRunner:
         limit = self._client.max_bytes
         work = task_process.handler(self._get_callback, limit)
         spool = Spool(self._spool or settings.spool(), limit)
-        Slot(self._client, self._queue, work, spool, grace=self._grace, obeys_terminal=True).run()
+        defaults = Defaults(settings.timing(), Limits(grace=self._grace))
+        Slot(self._client, self._queue, work, spool, defaults, obeys_terminal=True).run()
 
     def _get_callback(self) -> Any:
         return self._callback

@@ -13,6 +13,8 @@ from blueque.errors import RedisRefused
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
 
+REGISTRATIONS_AT_ONCE = 500
+
 
 class Inspector:
     """Looks at one Redis."""
@@ -48,10 +50,35 @@ class Inspector:
         (reply,) = self._redis.read(("HGETALL", keys.listener(queue, node)))
         return as_hash(reply)
 
+    def registrations(self, queue: str, nodes: Sequence[str]) -> list[dict[str, str]]:
+        """Return the registrations of many listeners: one round trip for 500."""
+        found: list[dict[str, str]] = []
+        for first in range(0, len(nodes), REGISTRATIONS_AT_ONCE):
+            some = nodes[first : first + REGISTRATIONS_AT_ONCE]
+            found += [as_hash(reply) for reply in self._redis.read(*[("HGETALL", keys.listener(queue, n)) for n in some])]
+        return found
+
+    def nodes_of_started(self, queue: str) -> set[str]:
+        """Return the nodes that the started tasks of a queue name."""
+        (members,) = self._redis.read(("SMEMBERS", keys.started(queue)))
+        return {member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2}
+
     def reserved(self, queue: str, node: str) -> list[str]:
         """Return the ids of the tasks that a listener holds, newest first."""
         (held,) = self._redis.read(("LRANGE", keys.reserved(queue, node), 0, -1))
         return list(held)
+
+    def failed(self, queue: str) -> list[Task]:
+        """Return all failed tasks of a queue with the fields in `survey.SHOWN`, those that failed first at first.
+
+        One round trip for each thousand.
+        """
+        (ids,) = self._redis.read(("LRANGE", keys.failed(queue), 0, -1))
+        ids.reverse()
+        tasks: list[Task] = []
+        for first in range(0, len(ids), 1000):
+            tasks += survey.shown(self._redis, ids[first : first + 1000]).values()
+        return [task for task in tasks if task.status == "failed"]
 
     def server_version(self) -> str | None:
         """Return the version of the server; None when this user may not ask."""

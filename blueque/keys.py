@@ -42,6 +42,10 @@ def failed(queue: str) -> str:                         # list: ids of failed tas
     return f"blueque_failed_tasks_{queue}"
 
 
+def cancelled(queue: str) -> str:                      # list: ids of cancelled tasks, newest at the head
+    return f"blueque_cancelled_tasks_{queue}"
+
+
 def listeners(queue: str) -> str:                      # set: node ids
     return f"blueque_listeners_{queue}"
 
@@ -56,6 +60,10 @@ def nodes(queue: str) -> str:                          # zset: node ids, scored 
 
 def wake(queue: str) -> str:                           # zset: at most the member "0": work waits, one may wake up
     return f"blueque_wake_{queue}"
+
+
+def orders(queue: str, node: str) -> str:              # zset: at most the member "0": somebody has left it an order
+    return f"blueque_orders_{queue}_{node}"
 
 
 def started_member(node: str, pid: int | str, task_id: str) -> str:

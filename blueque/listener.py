@@ -7,10 +7,13 @@ import os
 import time
 from collections.abc import Callable
 
-from blueque import process, protocol, settings
+from blueque import keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
-from blueque.errors import NotRegistered, RedisAway
+from blueque.errors import NodeTaken, NotRegistered, RedisAway
 from blueque.inspector import Inspector
+from blueque.protocol.membership import Standing
+from blueque.retry import Retry
+from blueque.settings import Timing
 from blueque.task import Task
 from blueque.version import __version__
 
@@ -21,23 +24,25 @@ class Listener:
     """One listener of one queue, under the node id `[fqdn]_[pid]`.
 
     `listen` is for programs of your own. Nobody beats for such a listener, and its registration says so. The listener
-    program uses `register`, `beat`, `take`, `idle` and `leave`, which return at once or when told to.
+    program uses the others, which return at once or when told to.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:
         self.queue = queue
         self.instance: str | None = None               # set while we believe to be registered
         self._redis = redis
+        self._node: str | None = None                  # under which we are, or were, registered
         self._pid = 0
         self._beat = 0
         self._is_unsure = True                         # our own list may hold an id that we never reserved
         self._has_marker = False
+        self.has_order = False                         # somebody has left an order for us: beat, to see which
         self._tokens: dict[str, str] = {}              # of reservations whose outcome we do not know yet
 
     @property
     def node(self) -> str:
-        """The id of this listener, `[fqdn]_[pid]`."""
-        return process.node_id()
+        """The id of this listener, `[fqdn]_[pid]`; where another uses that, `[fqdn]-[random]_[pid]`."""
+        return self._node if self._node is not None and self._pid == os.getpid() else process.node_id()
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
         """Wait until a task is reserved for this listener and return it; `callback`, if given, is called with it first.
@@ -48,7 +53,7 @@ class Listener:
         while True:
             try:
                 if self.instance is None or self._pid != os.getpid():
-                    self.register(beat_every=0)
+                    self.register(None)
                 task = self.take()
                 if task is not None:
                     break
@@ -84,26 +89,46 @@ class Listener:
                 return inspector.task(task_id)
         return None
 
-    def register(self, beat_every: float = settings.BEAT, dead: str | None = None) -> None:
+    def register(self, timing: Timing | None, spool: str | None = None, retry: Retry | None = None) -> None:
         """Make this listener known.
 
-        beat_every: 0 when nobody beats for it.
-        dead: the instance of a former listener under our node id that is known to be dead.
-        Raises NodeTaken. Source: docs/protocol.md, "register".
+        timing: by which others may judge it; None when nobody beats for it.
+        spool: where the files of its attempts lie. retry: the policy of tasks that have none of their own.
+        Source: docs/protocol.md, "register".
         """
+        facts: dict[str, str | int | float] = {"beat_every": 0} if timing is None else {
+            "beat_every": timing.beat, "lease": timing.lease, "lost_after": timing.lost_after
+        }
+        facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
+        facts |= {} if spool is None else {"spool": spool}
+        facts |= {} if retry is None else {"retry": retry.to_text()}
         instance = os.urandom(16).hex()
-        facts = {"beat_every": beat_every, "pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
-        known = Inspector(self._redis).registration(self.queue, self.node)
-        if process.shares_pids(known):
-            dead = known.get("instance")               # it had our pid: either it was us, or it cannot be there any more
-        protocol.register(self._redis, self.queue, self.node, instance, facts, time.time(), dead)
-        self.instance, self._pid, self._beat, self._is_unsure = instance, os.getpid(), 0, True
+        # The name that we had: a task of ours may be under it.
+        node = self.node
+        while True:
+            known = Inspector(self._redis).registration(self.queue, node)
+            # One that had our pid: either it was us, or it cannot be there any more.
+            dead = known.get("instance") if process.shares_pids(known) else None
+            try:
+                protocol.register(self._redis, self.queue, node, instance, facts, time.time(), dead)
+            except NodeTaken as taken:
+                # Containers may all have one host name, and pid 1. The other is judged by its beat, like everybody.
+                node = f"{process.host_name()}-{os.urandom(3).hex()}_{os.getpid()}"
+                log.info("%s; taking the name %s", taken, node)
+            else:
+                break
+        self._node, self.instance, self._pid, self._beat, self._is_unsure = node, instance, os.getpid(), 0, True
         log.info("register queue=%s node=%s", self.queue, self.node)
 
-    def beat(self) -> None:
-        """Show that we live. Raises NotRegistered. Source: docs/protocol.md, "beat"."""
+    def beat(self, task_id: str | None = None) -> Standing:
+        """Show that we live, and see what is wanted of us and how the task that we watch stands.
+
+        Raises NotRegistered. Source: docs/protocol.md, "beat".
+        """
         self._beat += 1
-        protocol.beat(self._redis, self.queue, self.node, self.instance or "", self._beat, time.time())
+        return protocol.beat(
+            self._redis, self.queue, self.node, self.instance or "", self._beat, time.time(), task_id
+        )
 
     def take(self) -> Task | None:
         """Reserve the next task, if there is one now.
@@ -130,11 +155,67 @@ class Listener:
                 return task
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
-        """Wait for work and return whether there may be some. Source: docs/protocol.md, "wait"."""
-        if protocol.wait(self._redis, self.queue, seconds, is_answered):
+        """Wait for work or an order, and return whether there may be work. Source: docs/protocol.md, "wait"."""
+        marker = protocol.wait(self._redis, self.queue, self.node, seconds, is_answered)
+        if marker == keys.wake(self.queue):
             self._has_marker = True
+        self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
         # A 1.0.0 producer wakes nobody, so look for ourselves as well.
         return self._has_marker or Inspector(self._redis).pending(self.queue) > 0
+
+    def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
+        """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
+        if protocol.wait(self._redis, self.queue, self.node, seconds, is_answered, is_idle=False) is not None:
+            self.has_order = True
+
+    def held(self) -> list[Task]:
+        """Return the tasks in our own list that are reserved or started under our node id."""
+        inspector = Inspector(self._redis)
+        tasks = [inspector.task(task_id) for task_id in inspector.reserved(self.queue, self.node)]
+        return [task for task in tasks if task.status in ("reserved", "started") and task.node == self.node]
+
+    def release(self, task: Task) -> str:
+        """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release"."""
+        return protocol.release(self._redis, self.queue, task.id, task.token, task.node or "", time.time())
+
+    def adopt(self, task: Task) -> Task | None:
+        """Take over a started attempt from a listener that the caller knows to be dead; None: another was first.
+
+        Source: docs/protocol.md, "adopt".
+        """
+        now, instance = time.time(), self.instance or ""
+        fields = protocol.adopt(self._redis, self.queue, task.id, task.token, task.node or "", self.node, instance, now)
+        if fields is None:
+            return None
+        log.warning("adopt task=%s queue=%s node=%s pid=%s from=%s", task.id, self.queue, self.node, task.pid, task.node)
+        return Task(task.id, fields)
+
+    def reassert(self, task: Task, pid: int) -> Task | None:
+        """Put back a running attempt of ours that Redis has lost; None: it is not ours to put back.
+
+        Source: docs/protocol.md, "reassert".
+        """
+        ours = {**task.fields, "pid": str(pid), **{name: str(value) for name, value in process.identity(pid).items()}}
+        now = time.time()
+        fields = protocol.reassert(self._redis, self.queue, task.id, self.node, self.instance or "", ours, now)
+        if fields is None:
+            return None
+        log.warning("reassert task=%s queue=%s node=%s pid=%d: Redis had lost it", task.id, self.queue, self.node, pid)
+        return Task(task.id, fields)
+
+    def restore(self, task: Task, pid: int, started: float) -> Task | None:
+        """Take back a task that was declared lost although its process is there; None: it has another attempt by now.
+
+        task: as it was when the attempt ran. Source: docs/protocol.md, "restore".
+        """
+        fields = protocol.restore(
+            self._redis, self.queue, task.id, task.token or "", self.node, self.instance or "", pid,
+            process.identity(pid), started, time.time(),
+        )
+        if fields is None:
+            return None
+        log.warning("restore task=%s queue=%s node=%s pid=%d", task.id, self.queue, self.node, pid)
+        return Task(task.id, fields)
 
     def decline(self) -> None:
         """Take nothing now, and let another listener have the wake-up call if it came to us."""

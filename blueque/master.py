@@ -20,11 +20,16 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process, signals, task_process
+from blueque import process, signals, slot, task_process
 from blueque.address import hide_password
 from blueque.client import Client
-from blueque.errors import BluequeError, NodeTaken, RedisRefused, SpoolRefused
+from blueque.defaults import Defaults
+from blueque.errors import BluequeError, RedisRefused, SpoolRefused
+from blueque.limits import Limits
 from blueque.logs import log_to_stderr
+from blueque.retry import Retry
+from blueque.roster import Roster
+from blueque.settings import Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
 from blueque.version import __version__
@@ -34,60 +39,114 @@ log = logging.getLogger("blueque")
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
 EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
+EXIT_DRAINED = 64                                      # of a listener to its master only: it is not to be replaced
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _PRUNE_EVERY = 3600.0
 _WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
+_LOOK_AT_HELD = 1.0
+_SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
+_MOST_ADOPTERS = 1000
 _IMPORTED = b"\0imported"
 
 
 class Choices(NamedTuple):
-    """What `blueque-listener` was asked to do. Either `handler` or `command` is given."""
+    """What `blueque-listener` was asked to do. Either `handler` or `command` is given.
+
+    limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
+    """
 
     queue: str
     slots: int
     redis_url: str
     url_source: str
     spool: str
-    grace: float
     max_bytes: int
     keep: float                                        # seconds for which the files of a reported attempt are kept
     handler: str | None
     command: list[str] | None
+    limits: list[float | None]
+    timing: list[float]
+    retry: str | None
+    on_term: str
+
+    def defaults(self) -> Defaults:
+        limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
+        return Defaults(Timing(*self.timing), limits, Retry.parse(self.retry))
 
 
 class Master:
-    """Forks `slots` processes that run `body(lifeline)` and stays until all have left."""
+    """Forks `slots` processes that run `body(master)` and stays until all have left, or as `on_term` says.
 
-    def __init__(self, body: Callable[[int], int], slots: int, chore: Callable[[], None] = lambda: None) -> None:
-        self._body, self._slots, self._chore = body, slots, chore
+    chore: done now and then in a child of its own.
+    left_behind: returns the listeners that a former master has left behind their tasks; each takes one of our slots.
+    note_ending: called for a process that is no listener of ours, when it has ended; see `process.reap_strays`.
+    """
+
+    def __init__(
+        self,
+        body: Callable[[slot.Master], int],
+        slots: int,
+        on_term: str = "drain",
+        chore: Callable[[], None] = lambda: None,
+        left_behind: Callable[[], set[int]] = set,
+        note_ending: Callable[[int, int, process.Reaped], object] = lambda *_: None,
+    ) -> None:
+        self._body, self._slots, self._on_term = body, slots, on_term
+        self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
         self._born: dict[int, float] = {}              # pid of a slot -> when it was forked
+        self._adopters: dict[int, float] = {}          # the same of those that only adopt
         self._fork_at: list[float] = []                # when to fork the slots that are missing
+        self._held: set[int] = set()                   # listeners of a former master whose slots are not free yet
+        self._first = 0                                # the first signal that we were given
         self._order: int | None = None                 # the last signal we have passed on
         self._status = 0
         self._has_worked = False                       # a listener has lived long enough to have registered
 
     def run(self) -> int:
-        """Return the exit status when all slots have left."""
+        """Return the exit status when all slots have left, or are left behind."""
         process.become_subreaper()
         self._signals = signals.Signals([signal.SIGTERM, signal.SIGINT, signal.SIGCHLD])
         self._lifeline, self._lifeline_end = os.pipe()
-        self._fork_at = [0.0] * self._slots
+        self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._held = set(sorted(self._left_behind())[: self._slots])
+        if self._held:
+            log.warning("%d listeners of a former master are behind their tasks; each counts as a slot", len(self._held))
+        self._fork_at = [0.0] * (self._slots - len(self._held))
         next_chore = time.monotonic()
-        while self._born or self._order is None:
+        while self._born or self._adopters or self._fork_at or self._held or self._order is None:
             now = time.monotonic()
             if self._order is None:
+                self._free_slots()
                 for at in [at for at in self._fork_at if at <= now]:
                     self._fork_at.remove(at)
                     self._fork_slot()
+                if not self._born and not self._fork_at and not self._held:
+                    return self._status                # drained from afar, all of them
             if now >= next_chore:
                 self._fork_chore()
                 next_chore = now + _PRUNE_EVERY
             wake_at = min([next_chore, *self._fork_at]) if self._order is None else next_chore
-            process.wait_readable([self._signals.fileno()], wake_at - time.monotonic())
+            if self._held:
+                wake_at = min(wake_at, now + _LOOK_AT_HELD)
+            process.wait_readable([self._signals.fileno(), self._requests], wake_at - time.monotonic())
             for number in self._signals.take():
                 self._obey(number)
+            if self._order is not None and self._is_leaving:
+                return self._status
             self._bury()
+            self._hear_requests()
         return self._status
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._on_term == "leave" and self._first == signal.SIGTERM
+
+    def _free_slots(self) -> None:
+        """Take over the slots of listeners that a former master had left behind, and that have left now."""
+        if self._held:
+            still = self._held & self._left_behind()
+            self._fork_at += [0.0] * len(self._held - still)
+            self._held = still
 
     def _fork_chore(self) -> None:
         """Do the chore in a child: it may take long, and we must hear orders."""
@@ -100,54 +159,85 @@ class Master:
         self._signals.forget()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for descriptor in (self._lifeline, self._lifeline_end):
+        for descriptor in (self._lifeline, self._lifeline_end, self._requests, self._requests_end):
             os.close(descriptor)
         self._chore()
         return 0
 
-    def _fork_slot(self) -> None:
+    def _fork_slot(self, adopts_only: bool = False) -> None:
         try:
             with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT]):
-                pid = process.fork(self._become_slot)
+                pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only))
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
-            self._fork_at.append(time.monotonic() + 1.0)
+            if not adopts_only:
+                self._fork_at.append(time.monotonic() + 1.0)
         else:
-            self._born[pid] = time.monotonic()
+            (self._adopters if adopts_only else self._born)[pid] = time.monotonic()
 
-    def _become_slot(self) -> int:
+    def _become_slot(self, master: int, adopts_only: bool) -> int:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.unblock([signal.SIGINT])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
-        return self._body(self._lifeline)
+        os.close(self._requests)
+        return self._body(slot.Master(master, self._lifeline, self._requests_end, adopts_only))
+
+    def _hear_requests(self) -> None:
+        try:
+            asked = os.read(self._requests, 4096).split()
+        except BlockingIOError:
+            return
+        if self._order is not None or not asked:
+            return
+        # Several may have seen the same attempts, and those forked a moment ago are about to adopt them.
+        now = time.monotonic()
+        looking = sum(now - at < _SETTLED for at in self._adopters.values())
+        for _ in range(min(int(asked[-1]), _MOST_ADOPTERS) - looking):
+            self._fork_slot(adopts_only=True)
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
             return
+        name = signals.signal_name(number)
         if self._order is None:
-            log.warning("%s: taking nothing new; leaving when the running tasks have ended (again: stop them)",
-                        signals.signal_name(number))
+            self._first = number
+            if number == signal.SIGTERM and self._on_term == "stop":
+                log.warning("%s: stopping the running tasks", name)
+                self._pass_on(signal.SIGQUIT)
+                return
+            then = "leaving the running tasks to their listeners" if self._is_leaving else (
+                "leaving when the running tasks have ended (again: stop them)"
+            )
+            log.warning("%s: taking nothing new; %s", name, then)
             self._pass_on(signal.SIGTERM)
         elif self._order == signal.SIGTERM and not self._status:
-            log.warning("%s: stopping the running tasks", signals.signal_name(number))
+            log.warning("%s: stopping the running tasks", name)
             self._status = 128 + number
             self._pass_on(signal.SIGQUIT)
 
     def _bury(self) -> None:
-        """Let go of children that have ended, a dead listener's task among them, and see to replacements."""
-        ended = [(self._born.pop(pid, None), pid, code) for pid, code in process.reap_all()]
+        """Let go of children that have ended, and see to replacements."""
+        ended: list[tuple[float, int, int]] = []
+        for pid in process.ended_children():
+            ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
+            if pid in self._born:
+                ended.append((self._born.pop(pid), pid, reaped.code))
+            elif self._adopters.pop(pid, None) is None:
+                self._note_ending(pid, ticks, reaped)  # perhaps a dead listener's task: whoever adopts it wants to know
         if self._order is not None:
             return
         for born, pid, code in ended:
-            if born is None:
-                continue
             if code in _HOPELESS and not self._has_worked:
                 self._status = code
+                self._first = 0
                 self._pass_on(signal.SIGTERM)
                 return
+            if code == EXIT_DRAINED:
+                log.warning("listener pid=%d has been drained", pid)
+                continue
             now = time.monotonic()
             log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
             # One that dies at birth would keep us forking for nothing.
@@ -156,24 +246,24 @@ class Master:
 
     def _pass_on(self, number: int) -> None:
         self._order = number
-        for pid in self._born:
+        self._fork_at, self._held = [], set()
+        for pid in (*self._born, *self._adopters):
             os.kill(pid, number)                       # a child that has ended is still ours until `_bury`
 
 
-def run_slot(choices: Choices, lifeline: int) -> int:
+def run_slot(choices: Choices, master: slot.Master) -> int:
     """Be one listener; return the exit status."""
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes)
     spool = Spool(choices.spool, choices.max_bytes)
-    slot = Slot(client, choices.queue, _work(choices), spool, grace=choices.grace, lifeline=lifeline)
+    listener = Slot(client, choices.queue, _work(choices), spool, choices.defaults(), master=master)
     try:
-        slot.run()
+        return EXIT_DRAINED if listener.run() else 0
     except RedisRefused as error:
         log.error("%s", error)
         return EXIT_NOT_ALLOWED
-    except (NodeTaken, SpoolRefused) as error:
+    except SpoolRefused as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
-    return 0
 
 
 def check_work(choices: Choices) -> str | None:
@@ -236,8 +326,12 @@ def main() -> int:
         hide_password(choices.redis_url), choices.url_source, choices.spool, process.host_name(), os.getpid(),
     )
     _warm_up(choices)
-    chore = functools.partial(_prune, choices)
-    return Master(functools.partial(run_slot, choices), choices.slots, chore).run()
+    return Master(
+        functools.partial(run_slot, choices), choices.slots, choices.on_term,
+        chore=functools.partial(_prune, choices),
+        left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queue),
+        note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
+    ).run()
 
 
 def _work(choices: Choices) -> task_process.Work:

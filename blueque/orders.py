@@ -9,12 +9,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from blueque import process, signals
 from blueque.address import REPLY_TIMEOUT
 from blueque.connection import Connection
+from blueque.errors import Contended, RedisAway, RedisRefused
+from blueque.trouble import Trouble
 
 log = logging.getLogger("blueque")
+
+T = TypeVar("T")
 
 LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
 
@@ -87,6 +92,28 @@ class Orders:
                 # The answer to a pop is worth a moment: without it the task stays in the list of a listener that leaves.
                 before, deadline = self.now, min(deadline, time.monotonic() + LAST_ANSWER)
         return connection.wait(0)
+
+    def insist(
+        self, action: Callable[[], T], trouble: Trouble, until: Order = Order.STOP, fatal: Iterable[str] = ()
+    ) -> T:
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is."""
+        may_try_again = True                           # once more after the order: what broke may have been its doing
+        while True:
+            try:
+                value = action()
+            except (RedisAway, RedisRefused, Contended) as error:
+                if isinstance(error, RedisRefused) and error.code in fatal:
+                    raise
+                trouble.tell(str(error), "waiting")
+                if self.now >= until:
+                    if not may_try_again:
+                        raise OrderCame(str(error)) from error
+                    may_try_again = False
+                    continue
+            else:
+                trouble.tell(None)
+                return value
+            self.look(trouble.pause())
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:

@@ -1,4 +1,4 @@
-"""Processes: who we are, who still lives, fork, wait. Knows nothing of tasks or Redis."""
+"""Processes: who we are, who still lives, fork, wait, signal. Knows nothing of tasks or Redis."""
 
 from __future__ import annotations
 
@@ -8,17 +8,30 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple, NoReturn
 
+from blueque.proc import has_ended, read_all_stats, read_stat
 from blueque.signals import signal_name
 
 PR_SET_CHILD_SUBREAPER = 36
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kernel: that of the machine, not of a container
 
 
 @functools.cache
 def host_name() -> str:
     return socket.getfqdn()
+
+
+def user_at_host() -> str:
+    """Return who runs this process and where, for people."""
+    import pwd  # here: what a listener imports, each of its forks copies
+
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    return f"{name}@{host_name()}"
 
 
 def node_id() -> str:
@@ -36,8 +49,14 @@ def identity(pid: int) -> dict[str, str | int]:
 
 def start_ticks(pid: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None when there is no such process."""
-    fields = _stat(pid)
+    fields = read_stat(pid)
     return int(fields[19]) if fields else None
+
+
+def parent(pid: int) -> int | None:
+    """Return the pid of its parent; None when there is no such process."""
+    fields = read_stat(pid)
+    return int(fields[1]) if fields else None
 
 
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:
@@ -48,8 +67,8 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
     ticks = known.get("pid_start")
     if known.get("boot") and not shares_pids(known):
         return True                                    # another machine or container: its pid means nothing here
-    fields = _stat(pid)
-    if not is_running(pid) or (fields and fields[0] in (b"Z", b"X")):
+    fields = read_stat(pid)
+    if not is_running(pid) or (fields and has_ended(fields)):
         return False
     return not ticks or not ticks.isdecimal() or int(ticks) in (0, start_ticks(pid))
 
@@ -69,6 +88,32 @@ def is_running(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def children(pid: int) -> set[int]:
+    """Return the children of a process, those too that wait to be reaped. Of our own none is missed."""
+    if not _knows_children():
+        return {child for child, fields in read_all_stats() if int(fields[1]) == pid}
+    found: set[int] = set()
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.update(map(int, file.read().split()))
+    except OSError:                                    # it has ended
+        pass
+    return found
+
+
+def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") -> bool:
+    """Tell whether this process is in a container, which ends with its first process and takes all others along."""
+    if environ.get("container") or environ.get("KUBERNETES_SERVICE_HOST"):
+        return True
+    if any(os.path.exists(os.path.join(root, mark)) for mark in (".dockerenv", "run/.containerenv")):
+        return True
+    try:
+        return os.readlink(os.path.join(root, "proc/self/ns/pid")) != _FIRST_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 def become_subreaper() -> None:
@@ -116,6 +161,11 @@ class Ending:
         self.signal = None if signal_number is None else signal_name(signal_number)
         self.dumped_core = dumped_core
 
+    @staticmethod
+    def of_code(code: int) -> Ending:
+        """Return the ending that an exit code, or minus a signal, tells of."""
+        return Ending(code, None) if code >= 0 else Ending(None, -code)
+
 
 def peek_ending(pid: int) -> Ending | None:
     """Return how our child ended, leaving it to be reaped; None while it runs."""
@@ -135,35 +185,47 @@ def reap(pid: int) -> None:
         pass
 
 
-def reap_strays(keep: Collection[int]) -> None:
-    """Let go of every child that has ended, but for those to keep: orphans that came to us as a subreaper."""
+def reap_strays(keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None) -> None:
+    """Let go of every child that has ended, but for those to keep: orphans that came to us as a subreaper.
+
+    note: called with the pid of each, the ticks at which it started, and how it ended.
+    """
+    for pid in ended_children():
+        # The kernel names any that has ended; when it is one to keep, the others have their turn after it.
+        if pid in keep:
+            return
+        note(pid, start_ticks(pid) or 0, wait_usage(pid))
+
+
+def ended_children() -> Iterator[int]:
+    """Yield each child that has ended, still to be looked at; the caller reaps it before he asks for the next."""
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        # The kernel names any that has ended; when it is one to keep, the others have their turn after it.
-        if info is None or info.si_pid in keep:
+        if info is None:
             return
-        reap(info.si_pid)
-
-
-def reap_all() -> list[tuple[int, int]]:
-    """Let go of every child that has ended; return (pid, exit code or minus the signal) of each."""
-    reaped: list[tuple[int, int]] = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return reaped
-        if pid == 0:
-            return reaped
-        reaped.append((pid, os.waitstatus_to_exitcode(status)))
+        yield info.si_pid
 
 
 def wait_for(pid: int) -> int:
     """Wait for our child to end; return its exit code or minus the signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class Reaped(NamedTuple):
+    """How our child ended, and what it used together with the children that it had waited for itself."""
+
+    code: int                                          # exit code or minus the signal
+    cpu_seconds: float
+    max_rss_bytes: int                                 # of the largest one of these processes
+
+
+def wait_usage(pid: int) -> Reaped:
+    """Wait for our child to end, let go of it, and return what it used."""
+    _, status, usage = os.wait4(pid, 0)
+    return Reaped(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def describe(code: int) -> str:
@@ -212,15 +274,9 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
     return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
 
 
-def _stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/[pid]/stat from the third on, the state; nothing when there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return []
-    # The second field is the program's name in parentheses and may hold anything; count from its end.
-    return stat[stat.rindex(b")") + 2 :].split()
+@functools.cache
+def _knows_children() -> bool:
+    return os.path.exists("/proc/thread-self/children")     # a choice when the kernel is built
 
 
 @functools.cache

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType
+from blueque.retry import Retry, class_name, class_names
 from blueque.task import Task
 from blueque.values import encode, printable
 
 log = logging.getLogger("blueque")
+
+# What an exit record tells, by the names of the fields: why it ended so, and what it took.
+REASONS = ("error_type", "traceback", "exit_code", "signal")
+MEASURED = ("memory_peak", "cpu_seconds", "leaked")
 
 
 class Processor:
@@ -51,21 +56,87 @@ class Processor:
     def fail(self, error: object) -> None:
         """Record why the task failed; `error` is stored as its text, shortened if it is very long.
 
-        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "fail".
+        A task with a retry policy is put in line again if its policy says so: see `Retry`. An exception is known by its
+        class there. Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "fail" and "retry".
         """
-        self._fail(printable(error, self._max_bytes), facts={})
+        record: dict[str, Any] = {"status": "failed", "error": printable(error, self._max_bytes)}
+        if isinstance(error, BaseException):
+            record |= {"error_type": class_name(type(error)), "error_types": class_names(type(error))}
+        self.report(record)
 
-    def report(self, record: Mapping[str, Any]) -> None:
-        """Record the end of the attempt as its exit record tells it (see `spool.Attempt.write_exit`)."""
-        facts = {name: value for name, value in record.items() if name in ("error_type", "traceback", "exit_code", "signal")}
+    def release(self) -> str:
+        """Hand the task back: it is the next in line again, at no cost. Return the status that it has now.
+
+        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
+        """
+        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, time.time())
+        log.info("release task=%s queue=%s node=%s status=%s", self._task.id, self._queue, self._node, status)
+        return status
+
+    def progress(self, text: str) -> None:
+        """Record how far the task is, in its own words. Raises NotOwner. Source: docs/protocol.md, "progress"."""
+        protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time())
+
+    def confirm_cancel(self, record: Mapping[str, Any]) -> None:
+        """Record that the attempt was ended because somebody wanted it cancelled.
+
+        Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
+        """
+        facts = _facts(record, MEASURED)
+        protocol.confirm_cancel(self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts)
+        log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+
+    def lose(self, error: str, instance: str, default: Retry | None = None) -> None:
+        """Give up an attempt whose process is gone without a word. Source: docs/protocol.md, "lose".
+
+        instance: of our own registration. default: the policy of a task that has none of its own.
+        """
+        became = protocol.lose(
+            self._redis, self._queue, self._task.id, self._token, self._node, instance, error, default, time.time(),
+            is_ours=True,
+        )
+        log.warning("lose task=%s queue=%s node=%s status=%s: %s", self._task.id, self._queue, self._node, became, error)
+
+    def report(self, record: Mapping[str, Any], default: Retry | None = None) -> None:
+        """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or have it run again.
+
+        default: the policy of a task that has none of its own. Raises NotOwner when the attempt is not ours any more.
+        """
+        facts = _facts(record, (*REASONS, *MEASURED))
         finished = record.get("finished")
         try:
             if record["status"] == "complete":
                 self._complete(record["result"], record.get("result_encoding"), facts, finished)
             else:
-                self._fail(record["error"], facts, finished)
+                eta, failures = self._next_attempt(record, default)
+                if eta is None:
+                    self._fail(record["error"], facts, finished)
+                else:
+                    self._retry(record, eta, failures)
         except (KeyError, TypeError, InvalidInput) as error:     # the record is not what it should be
             self._fail(printable(f"the end of the task cannot be recorded: {error!r}", 1000), {"error_type": "result"})
+
+    def _next_attempt(self, record: Mapping[str, Any], default: Retry | None) -> tuple[float | None, int]:
+        """Return when the next attempt is due, None if there is to be none, and the number of failures by then."""
+        failures = self._task.failures or 0
+        if record.get("retry_after") is not None:      # the handler itself wants to run again; that is no failure
+            return time.time() + float(record["retry_after"]), failures
+        policy = Retry.of(self._task.fields.get("retry"), default)
+        if policy is None or not policy.allows(failures, record):
+            return None, failures
+        return time.time() + policy.delay(failures), failures + 1
+
+    def _retry(self, record: Mapping[str, Any], eta: float, failures: int) -> None:
+        facts = _facts(record, MEASURED) | {
+            "last_error": record["error"], "last_error_type": record.get("error_type") or "error", "failures": failures
+        }
+        now = time.time()
+        at = eta if eta > now else None
+        became = protocol.retry(self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts)
+        log.info(
+            "retry task=%s queue=%s node=%s status=%s in=%.1fs error=%s",
+            self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _first_line(record["error"]),
+        )
 
     def _complete(
         self, text: str, encoding: str | None, facts: Mapping[str, Any], finished: float | None = None
@@ -77,5 +148,12 @@ class Processor:
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts, finished)
-        why = text.partition("\n")[0][:200]
-        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, why)
+        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, _first_line(text))
+
+
+def _facts(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: record[name] for name in names if record.get(name) is not None}
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0][:200]

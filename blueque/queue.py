@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from blueque import limits, protocol
+from blueque import limits, process, protocol
 from blueque.connection import Redis
-from blueque.errors import InvalidInput, InvalidType, NotFinished, WrongQueue
+from blueque.errors import InvalidInput, InvalidType, NotFailed, NotFinished, WrongQueue
+from blueque.inspector import Inspector
 from blueque.retry import Retry
 from blueque.task import Task
 from blueque.values import encode, require_text_keys
@@ -118,6 +120,51 @@ class Queue:
             raise NotFinished(task.id, task.status)
         protocol.delete(self._redis, self.name, task.id)
         log.info("delete task=%s queue=%s", task.id, self.name)
+
+    def cancel(self, task_id: str, by: str | None = None, reason: str | None = None) -> str:
+        """Have a task not run, or end it: return `cancelled`, or `cancelling` while its listener has yet to end it.
+
+        by, reason: who wants it (else this user and host), and why; both stay with the task.
+        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that stands.
+        Raises NotCancellable when it has ended, or a listener of 1.0.0 has it; WrongQueue.
+        Source: docs/protocol.md, "cancel".
+        """
+        who = by if by is not None else process.user_at_host()
+        status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time())
+        log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
+        return status
+
+    def requeue(self, task_id: str) -> None:
+        """Put a failed or cancelled task in line again, as if it had never run: your consent to another start.
+
+        Its last attempt, should it still be running somewhere, can no longer report. Raises NotFailed, WrongQueue.
+        Source: docs/protocol.md, "requeue".
+        """
+        protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time())
+        log.info("requeue task=%s queue=%s", task_id, self.name)
+
+    def requeue_failed(
+        self, error_type: str | None = None, older_than: float | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Requeue failed tasks, those that failed first at first, and return their ids.
+
+        error_type: only these, as lost or ValueError. older_than: only those that failed so many seconds ago or more.
+        limit: at most so many.
+        """
+        before = time.time() - (older_than or 0.0)
+        requeued: list[str] = []
+        for task in Inspector(self._redis).failed(self.name):
+            if limit is not None and len(requeued) >= limit:
+                break
+            at = task.finished or task.updated or 0.0
+            if (error_type is not None and task.error_type != error_type) or at > before:
+                continue
+            try:
+                self.requeue(task.id)
+            except (NotFailed, WrongQueue):            # somebody else was faster, or it is of another program
+                continue
+            requeued.append(task.id)
+        return requeued
 
     def wake_listener(self) -> None:
         """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes nobody.

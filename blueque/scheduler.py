@@ -1,4 +1,4 @@
-"""The scheduler: puts scheduled tasks in line when they are due, and wakes listeners for what 1.0.0 enqueues.
+"""The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0 enqueues, judges listeners.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -16,6 +16,7 @@ from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.queue import Queue
+from blueque.recovery import Recovery
 from blueque.trouble import Trouble
 from blueque.version import __version__
 
@@ -47,6 +48,10 @@ class Scheduler:
         self._trouble = Trouble("Redis answers again")
         self._look_at_all = 0.0
         self._left_alone: dict[str, float] = {}        # queue -> when to try it again, on the monotonic clock
+        # A look that is tried again by itself would hide that Redis was away, so these have no patience.
+        self._judging = client.with_patience(0)
+        self._judges: dict[str, Recovery] = {}
+        self._judge_at: dict[str, float] = {}          # queue -> when to look at its listeners again
 
     def step(self) -> float:
         """Do what is due now; return for how many seconds there is nothing to do, if nothing changes. Raises RedisAway."""
@@ -59,6 +64,7 @@ class Scheduler:
                 self._try(name, lambda queue: queue.wake_listener())
             elif self._lookout.views[name].refusal is not None:
                 self._leave_alone(name, self._lookout.views[name].refusal)
+        self._judge()
         now = time.time()
         etas = {
             name: view.next_eta for name, view in self._lookout.views.items()
@@ -74,7 +80,25 @@ class Scheduler:
             return COALESCE
         waits = [eta - now for eta in etas.values()]
         waits += [at - time.monotonic() for name, at in self._left_alone.items() if self._is_left_alone(name)]
-        return max(0.0, min([self._look_at_all - time.monotonic(), *waits, *([CLOCK_CHECK] if waits else [])]))
+        judging = [at - time.monotonic() for at in self._judge_at.values()]
+        return max(0.0, min([self._look_at_all - time.monotonic(), *waits, *judging, *([CLOCK_CHECK] if waits else [])]))
+
+    def _judge(self) -> None:
+        """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""
+        for gone in self._judges.keys() - self._lookout.views.keys():
+            del self._judges[gone], self._judge_at[gone]
+        for name in self._lookout.views:
+            if time.monotonic() < self._judge_at.get(name, 0.0) or self._is_left_alone(name):
+                continue
+            self._try(name, self._judge_one)
+
+    def _judge_one(self, queue: Queue) -> None:
+        name = queue.name
+        if name not in self._judges:
+            self._judges[name] = self._judging.get_recovery(name)
+        self._judge_at[name] = time.monotonic() + self._judges[name].pace
+        self._judges[name].step()
+        self._judge_at[name] = time.monotonic() + self._judges[name].pace
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are not allowed to."""
@@ -99,6 +123,7 @@ class Scheduler:
                 raise                                  # at the start: a person is there to read it
             # Its own connection has most likely broken too, and need not be found out about separately.
             self._client.close()
+            self._judging.close()
             self._trouble.tell(str(error), "waiting")
             return min(self._trouble.pause(), LONGEST_PAUSE)
         self._trouble.tell(None)

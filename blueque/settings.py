@@ -5,17 +5,58 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from blueque.errors import InvalidInput
 
 DEFAULT_REDIS_URL = "redis://localhost:6379/0"
 DEFAULT_MAX_BYTES = 1024 * 1024
-BEAT = 10.0                                            # seconds between two beats of a listener
-LEASE = 60.0                                           # a listener whose beat stood still for so long is dead
+BEAT, LEASE, LOST_AFTER = 10.0, 60.0, 600.0            # see Timing
 GRACE = 30.0                                           # between SIGTERM and SIGKILL
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class Timing(NamedTuple):
+    """How a listener shows that it lives, and when others may take it for dead, in seconds.
+
+    beat: between two beats. lease: a listener whose beat stands still for so long can take nothing more, and what it had
+    not started is put in line again. lost_after: what it had started is then lost.
+    """
+
+    beat: float = BEAT
+    lease: float = LEASE
+    lost_after: float = LOST_AFTER
+
+
+def timing(
+    beat: float | None = None,
+    lease: float | None = None,
+    lost_after: float | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Timing:
+    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or 10, 60 and 600 s.
+
+    A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is less than three beats.
+    """
+    given = Timing(
+        *(
+            float(value) if value is not None else parse_duration(environ[name]) if environ.get(name) else default
+            for value, name, default in (
+                (beat, "BLUEQUE_BEAT", BEAT),
+                (lease, "BLUEQUE_LEASE", LEASE),
+                (lost_after, "BLUEQUE_LOST_AFTER", LOST_AFTER),
+            )
+        )
+    )
+    if not 0.0 < given.beat < float("inf"):
+        raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
+    chosen = given._replace(lease=min(given.lease, given.lost_after))
+    for name, seconds in (("lost-after", chosen.lost_after), ("lease", chosen.lease)):
+        if not seconds >= 3 * chosen.beat:             # so that NaN is refused, too
+            raise InvalidInput(f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed")
+    return chosen
 
 
 def redis_url(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:

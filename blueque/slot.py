@@ -1,7 +1,7 @@
-"""Slot: one listener at work. Reserve, fork, start, watch, report, again.
+"""Slot: one listener at work. Adopt, reserve, fork, start, watch, report, again.
 
 It runs no user code and never blocks where a signal, its next beat or the end of its task could not reach it: it waits in
-one place, `Orders.look`, for whichever comes first.
+one place, `Orders.look`, for whichever comes first. `attending` has what it does while an attempt runs.
 """
 
 from __future__ import annotations
@@ -9,25 +9,28 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import signal
 import time
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import NamedTuple
 
-from blueque import process, settings, task_process
+from blueque import process, task_process
+from blueque.adoption import Adoption, Candidate
+from blueque.attempt import Attempt
+from blueque.attending import Attending
 from blueque.client import Client
 from blueque.connection import Connection
-from blueque.errors import Contended, NodeTaken, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.defaults import Defaults
+from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.limits import of
 from blueque.orders import Order, OrderCame, Orders
-from blueque.processor import Processor
+from blueque.roster import Roster
 from blueque.spares import Spare, Spares
-from blueque.spool import Attempt, Spool
+from blueque.spool import Spool
 from blueque.task import Task
 from blueque.trouble import Trouble
+from blueque.upkeep import Upkeep
+from blueque.watch import Watch
 
 log = logging.getLogger("blueque")
-
-T = TypeVar("T")
 
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
@@ -36,12 +39,25 @@ SHORT = 1.0                                            # a task that took less t
 BURST = 4                                              # how many task processes are forked in a row for short tasks
 
 
+class Master(NamedTuple):
+    """What a slot knows of the master that forked it.
+
+    lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its task.
+    requests: a pipe to it; a number in it says how many attempts there are that we cannot adopt ourselves.
+    adopts_only: take nothing from the line; adopt one attempt, if there is one, and leave when it has ended.
+    """
+
+    pid: int
+    lifeline: int
+    requests: int
+    adopts_only: bool = False
+
+
 class Slot:
     """One listener of one queue, with its task.
 
     work: what a task process does, see `task_process`.
-    grace: seconds between SIGTERM and SIGKILL when a task is stopped.
-    lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its task.
+    master: None in a program of the user's own, whose other children are not ours.
     """
 
     def __init__(
@@ -50,61 +66,117 @@ class Slot:
         queue: str,
         work: task_process.Work,
         spool: Spool,
+        defaults: Defaults,
         *,
-        grace: float = settings.GRACE,
-        lifeline: int | None = None,
+        master: Master | None = None,
         obeys_terminal: bool = False,
     ) -> None:
         # No patience: it would sleep where no signal reaches it, and say each time what we say once.
-        self._client, self._work, self._spool = client.with_patience(0), work, spool
+        self._client, self._work, self._spool, self._defaults = client.with_patience(0), work, spool, defaults
         self._listener = self._client.get_listener(queue)
-        self._grace = grace
-        self._is_alone = lifeline is not None          # the process is ours, and so are all its children
-        self._orders = Orders(lifeline, obeys_terminal, self._bury)
-        self._next_beat = 0.0
-        self._task_pid: int | None = None
-        self._oom_kills = 0                            # of this machine, as counted at our last beat
-        self._spares = Spares(self._become_task_process)
-        self._are_tasks_short = False
-        self._redis_trouble = Trouble("Redis answers again")
+        self._master = master
+        self._orders = Orders(master.lifeline if master else None, obeys_terminal, self._bury)
+        self._roster = Roster(spool.root)
+        self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
+        self._upkeep = Upkeep(self._client, self._listener, defaults, spool, self._orders, self._trouble)
+        self._adoption = Adoption(self._listener, self._client.get_inspector(), spool, self._roster)
+        self._attending = Attending(
+            self._client, self._listener, defaults, self._orders, self._upkeep, self._children,
+            self._call_for_adopters,
+        )
+        self._spares = Spares(self._become_task_process)
+        self._task_pid: int | None = None
+        self._are_tasks_short = False
 
-    def run(self) -> None:
-        """Work until told to leave.
+    def run(self) -> bool:
+        """Work until told to leave; return whether that was an order left for us in Redis.
 
-        Raises NodeTaken or RedisRefused at the start when there is no hope of ever working, SpoolRefused.
+        Raises RedisRefused at the start when there is no hope of ever working, SpoolRefused.
         """
         self._spool.open()
-        if self._is_alone:
+        if self._master is not None:
             process.become_subreaper()
+            self._roster.join(self._listener.queue, self._master.pid)
         self._client.wait_with(self._orders.has_answer)
         self._orders.open()
         try:
-            self._oom_kills = process.out_of_memory_kills()
-            self._register()
-            self._have_spares()
-            while self._orders.now is Order.WORK:
-                task = self._next_task()
-                if task is not None:
-                    self._run(task)
-            self._insist(self._listener.leave, until=Order.DRAIN)
+            self._upkeep.register(fatal=_NOT_ALLOWED)
+            self._work_until_told()
+            self._orders.insist(self._listener.leave, self._trouble, until=Order.DRAIN)
         except OrderCame:
             log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
         finally:
             self._orders.close()
             self._spares.dismiss()
             self._spool.close()
+            if self._master is not None:
+                self._roster.leave()
+        return self._upkeep.is_drained
+
+    def _work_until_told(self) -> None:
+        self._upkeep.look_after_others()
+        while self._orders.now is Order.WORK:
+            if self._adopt():                              # before anything is reserved
+                continue
+            if self._master is not None and self._master.adopts_only:
+                return
+            self._have_spares()
+            task = self._next_task()
+            if task is not None:
+                self._run(task)
+
+    # What others have left
+
+    def _adopt(self) -> bool:
+        """Take over one attempt that nobody watches, if there is one, and see it to its end."""
+        candidates = self._upkeep.insist(lambda: self._adoption.candidates(self._upkeep.take_orphans()))
+        for number, candidate in enumerate(candidates):
+            watch = self._upkeep.insist(functools.partial(self._take_over, candidate))
+            if watch is not None:
+                self._ask_for_help(len(candidates) - number - 1)
+                self._task_pid = watch.pid if watch.is_child else None
+                self._attending.attend(watch)
+                self._task_pid = None
+                return True
+        return False
+
+    def _take_over(self, candidate: Candidate) -> Watch | None:
+        task, attempt, pid, kind = candidate
+        taken: Task | None = task
+        if kind == "orphan":
+            taken = self._listener.adopt(task)
+        elif kind == "lost" and process.is_alive(pid, task.fields):
+            taken = self._listener.restore(task, pid, time.time())
+        if taken is None:
+            return None
+        watch = Watch(taken, attempt, pid, of(taken.fields, self._defaults.limits), process.parent(pid) == os.getpid())
+        if kind == "superseded":
+            watch.end("superseded", "the task has been run again, or was ended, without this attempt")
+        return watch
+
+    def _call_for_adopters(self) -> None:
+        """Busy ourselves, have the master fork a listener for each attempt that could be adopted here."""
+        orphans = self._upkeep.take_orphans()
+        self._ask_for_help(sum(self._spool.find(task.id, task.token) is not None for task in orphans))
+
+    def _ask_for_help(self, count: int) -> None:
+        if count > 0 and self._master is not None:
+            try:
+                os.write(self._master.requests, b"%d\n" % count)
+            except OSError:                            # it has been asked so often that the pipe is full, or it is gone
+                pass
 
     # Getting a task
 
     def _next_task(self) -> Task | None:
-        """Return a reserved task, or None when told to leave."""
+        """Return a reserved task, or None when told to leave or when there is something to adopt."""
         may_take = True
         while self._orders.now is Order.WORK:
             self._orders.look(0)                              # an order that came while we were busy
-            if self._orders.now is not Order.WORK:
+            self._upkeep.keep_up()
+            if self._orders.now is not Order.WORK or self._upkeep.has_orphans:
                 return None
-            self._beat_if_due()
             want = self._spool.want_of_room()
             if want is not None and not self._spool_trouble.is_on:
                 want = self._make_room()
@@ -116,15 +188,15 @@ class Slot:
                     continue
                 if may_take:
                     task = self._listener.take()
-                    self._redis_trouble.tell(None)
+                    self._trouble.tell(None)
                     if task is not None:
                         return task
-                may_take = self._listener.idle(max(self._next_beat - time.monotonic(), 0.01), self._is_answered)
+                may_take = self._listener.idle(self._upkeep.seconds_left(), self._is_answered)
             except NotRegistered:
-                self._register()
+                self._upkeep.register()
             except (RedisAway, RedisRefused, Contended) as error:
-                self._redis_trouble.tell(str(error), "waiting")
-                self._rest(self._redis_trouble.pause())
+                self._trouble.tell(str(error), "waiting")
+                self._rest(self._trouble.pause())
                 may_take = True
         return None
 
@@ -145,7 +217,7 @@ class Slot:
 
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
-        deadline = self._next_beat + 5.0
+        deadline = time.monotonic() + self._upkeep.seconds_left() + 5.0
         while self._orders.now is Order.WORK:
             seconds = deadline - time.monotonic()
             if connection.wait(0) or connection.fileno() in self._orders.look(seconds, [connection.fileno()]):
@@ -160,48 +232,60 @@ class Slot:
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
             attempt, spare = self._prepare(task)
-        except OrderCame:                                   # it stays reserved; nothing of it has run
+        except OrderCame:                                   # nothing of it has run
+            self._hand_back(task)
             return
         self._task_pid = spare.pid
         began = time.monotonic()
-        processor = self._client.get_processor(task)
-        may_run = self._start(task, processor, spare, attempt)
-        ending, is_stopped = self._watch(task, spare.pid)
-        if not may_run:
-            self._let_go(spare.pid)
-            return
+        started = self._start(task, spare, attempt)
+        watch = Watch(started or task, attempt, spare.pid, of(task.fields, self._defaults.limits), is_child=True)
+        if started is None:
+            self._attending.bury(watch)
+        else:
+            self._attending.attend(watch)
         self._are_tasks_short = time.monotonic() - began < SHORT
-        record = self._record(attempt, spare.pid, ending, is_stopped)
-        self._let_go(spare.pid)
-        self._report(task, attempt, lambda: processor.report(record))
+        self._task_pid = None
+
+    def _hand_back(self, task: Task) -> None:
+        try:
+            self._orders.insist(lambda: self._listener.release(task), self._trouble)
+        except (NotOwner, OrderCame) as error:
+            log.warning("task=%s stays reserved: %s", task.id, error)
 
     def _bury(self) -> None:
         """Let go of children that have ended, except the task's process, whose end is looked at first."""
         self._spares.bury()
-        if self._is_alone:
-            process.reap_strays({self._task_pid or 0} | self._spares.pids)
+        if self._master is not None:
+            # One that was our task once, and that another listener has adopted, is among them.
+            process.reap_strays({self._task_pid or 0} | self._spares.pids, self._spool.note_ending)
 
-    def _let_go(self, pid: int) -> None:
-        process.reap(pid)
-        self._task_pid = None
-        if self._is_alone:
-            process.reap_strays(self._spares.pids)     # those that had ended while its own end hid theirs
+    def _children(self, but: int) -> set[int] | None:
+        """Return the children that have come to us from a task; None in a program whose other children are not ours."""
+        if self._master is None:
+            return None
+        return process.children(os.getpid()) - self._spares.pids - self._attending.left_alone - {but}
 
-    def _start(self, task: Task, processor: Processor, spare: Spare, attempt: Attempt) -> bool:
-        """Record the start and open the gate; False when the attempt is not ours to run, and the gate stays closed."""
-        identity = process.identity(spare.pid)
+    def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
+        """Record the start, open the gate and return the started task; None: it is not ours to run, the gate stays closed."""
+        facts = {**process.identity(spare.pid), "files": f"{process.host_name()}:{attempt.path}"}
+        processor = self._client.get_processor(task)
         try:
-            self._insist(lambda: processor.start(spare.pid, identity))
+            self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
             task_process.open_gate(spare.gate, attempt)
-        except (NotOwner, OrderCame) as error:
+            self._have_spares()
+        except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
-            return False
+            attempt.mark_reported()
+            return None
+        except OrderCame as error:                     # it may have been recorded; whoever finds it sees that it never began
+            log.warning("not started task=%s: %s", task.id, error)
+            return None
         except BrokenPipeError:                        # killed at its gate: its end says how
-            return True
+            pass
         finally:
             os.close(spare.gate)
-        self._have_spares()
-        return True
+        news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
+        return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
 
     def _have_spares(self) -> None:
         if not self._spares.pids:
@@ -213,16 +297,18 @@ class Slot:
     def _prepare(self, task: Task) -> tuple[Attempt, Spare]:
         """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
         attempt: Attempt | None = None
+        spare: Spare | None = None
         while True:
             try:
                 attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields)
-                spare = self._spares.take()
+                spare = spare or self._spares.take()
+                attempt.open(self._spool.open_path, spare.pid, process.start_ticks(spare.pid) or 0)
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._orders.now is not Order.WORK:
                     raise OrderCame from error
                 self._orders.look(LOOK_FOR_ROOM)
-                self._beat_if_due()
+                self._upkeep.keep_up()
             else:
                 self._spool_trouble.tell(None)
                 return attempt, spare
@@ -231,117 +317,6 @@ class Slot:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
         self._orders.forget()
+        if self._master is not None:
+            os.close(self._master.requests)
         return task_process.main(self._work, self._spool, gate)
-
-    def _watch(self, task: Task, pid: int) -> tuple[process.Ending, bool]:
-        """Wait for the end of the task process, beating; return it, and whether we asked for it. It is not reaped yet."""
-        pidfd = os.pidfd_open(pid)
-        kill_at: float | None = None
-        while True:
-            until = self._next_beat if kill_at is None else min(self._next_beat, kill_at)
-            ready = self._orders.look(until - time.monotonic(), [pidfd])
-            if pidfd in ready:
-                ending = process.peek_ending(pid)
-                if ending is not None:
-                    os.close(pidfd)
-                    return ending, kill_at is not None
-            self._beat_if_due()
-            if self._orders.now is Order.STOP and kill_at is None:
-                log.warning("stopping task=%s pid=%d", task.id, pid)
-                process.signal_group(pid, signal.SIGTERM)
-                kill_at = time.monotonic() + self._grace
-            elif kill_at is not None and time.monotonic() >= kill_at:
-                log.warning("killing task=%s pid=%d after a grace of %g s", task.id, pid, self._grace)
-                process.signal_group(pid, signal.SIGKILL)
-                kill_at = float("inf")
-
-    def _record(self, attempt: Attempt, pid: int, ending: process.Ending, is_stopped: bool) -> task_process.Record:
-        """Return the exit record, written by the task process or else by us."""
-        record = attempt.read_exit()
-        if record is not None and not (is_stopped and record["status"] == "failed"):
-            return record
-        if record is None:
-            is_out_of_memory = process.out_of_memory_kills() > self._oom_kills
-            record = task_process.record_of_ending(ending, is_out_of_memory, attempt.has_begun())
-            record["finished"] = time.time()
-            process.signal_group(pid, signal.SIGKILL)  # what a broken task leaves running is nobody's
-        if is_stopped:
-            record = {**record, "error": f"stopped by operator: {record['error']}", "error_type": "stopped"}
-        try:
-            attempt.write_exit(record)
-        except OSError as error:
-            log.error("cannot write the exit record: %s", error)
-        return record
-
-    def _report(self, task: Task, attempt: Attempt, report: Callable[[], None]) -> None:
-        try:
-            self._insist(report)
-        except NotOwner as error:
-            log.warning("%s; how it ended stays in %s", error, attempt.path)
-        except OrderCame:
-            log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s", task.id, attempt.path)
-            raise
-        try:
-            attempt.mark_reported()
-        except OSError as error:                       # it is kept longer than need be
-            log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
-
-    # Beating, waiting, listening to orders
-
-    def _register(self) -> None:
-        """Register, waiting for a former listener under our node id to prove dead or alive."""
-        seen: tuple[str, int] | None = None
-        since, dead = 0.0, None
-        while True:
-            try:
-                register = functools.partial(self._listener.register, dead=dead)
-                self._insist(register, until=Order.DRAIN, fatal=_NOT_ALLOWED)
-            except NodeTaken as taken:
-                if (taken.instance, taken.beat) != seen:
-                    if seen is not None and seen[0] == taken.instance:
-                        raise                          # its beat has moved: it lives
-                    log.warning("%s; waiting up to %g s to see whether it lives", taken, settings.LEASE)
-                    seen, since = (taken.instance, taken.beat), time.monotonic()
-                dead = taken.instance if time.monotonic() - since > settings.LEASE else None
-                self._orders.look(2.0)
-                if self._orders.now is not Order.WORK:
-                    raise OrderCame(str(taken)) from taken
-            else:
-                self._next_beat = time.monotonic() + settings.BEAT
-                return
-
-    def _beat_if_due(self) -> None:
-        if time.monotonic() < self._next_beat:
-            return
-        self._oom_kills = process.out_of_memory_kills()
-        try:
-            try:
-                self._listener.beat()
-            except NotRegistered:
-                self._listener.register()
-            self._redis_trouble.tell(None)
-        except (RedisAway, RedisRefused, Contended, NodeTaken) as error:
-            self._redis_trouble.tell(str(error), "waiting")
-            self._next_beat = time.monotonic() + 1.0
-            return
-        self._next_beat = time.monotonic() + settings.BEAT
-
-    def _insist(self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is."""
-        may_try_again = True                           # once more after the order: what broke may have been its doing
-        while True:
-            try:
-                value = action()
-            except (RedisAway, RedisRefused, Contended) as error:
-                if isinstance(error, RedisRefused) and error.code in fatal:
-                    raise
-                self._redis_trouble.tell(str(error), "waiting")
-                if self._orders.now >= until:
-                    if not may_try_again:
-                        raise OrderCame(str(error)) from error
-                    may_try_again = False
-                    continue
-            else:
-                self._redis_trouble.tell(None)
-                return value
-            self._orders.look(self._redis_trouble.pause())

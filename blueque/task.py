@@ -39,12 +39,14 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "pid_start": int,
     "boot": str,
     "ns": str,
+    "files": str,
     "token": str,
     "attempt": int,
     "failures": int,
     "interruptions": int,
     "last_error": str,
     "last_error_type": str,
+    "last_files": str,
     "finished_by": str,
     "reclaimed_node": str,
     "requeued": str,
@@ -185,6 +187,11 @@ class Task:
         return self._get("pid")
 
     @property
+    def files(self) -> str | None:
+        """Where the files of its last attempt lie, `[host]:[directory]`."""
+        return self._get("files")
+
+    @property
     def attempt(self) -> int | None:
         """The number of its last attempt; 0 before the first."""
         return self._get("attempt")
@@ -207,6 +214,11 @@ class Task:
     @property
     def last_error_type(self) -> str | None:
         return self._get("last_error_type")
+
+    @property
+    def last_files(self) -> str | None:
+        """Where those of an attempt lie that was lost or run again: it may have left a result there since."""
+        return self._get("last_files")
 
     @property
     def token(self) -> str | None:

@@ -9,16 +9,18 @@ import gc
 import importlib
 import io
 import os
+import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from blueque import process, signals
+from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.retry import MAX_NAME, class_name, class_names
-from blueque.spool import Attempt, Spool
+from blueque.spool import Spool
 from blueque.task import Task
 from blueque.values import encode, printable, require_number
 from blueque.verdicts import Fail, RetryLater
@@ -32,10 +34,36 @@ Record = dict[str, Any]
 Work = Callable[[Task, Attempt], Record]
 Handler = Callable[[Task], Any]
 
-_current: Task | None = None                           # the one piece of state: a task process has one task
+_current: RunningTask | None = None                    # the one piece of state: a task process has one task
 
 
-def current_task() -> Task:
+class RunningTask(Task):
+    """The task that this process runs: what a handler gets."""
+
+    __slots__ = ("_progress_file", "should_stop")
+
+    def __init__(self, task_id: str, fields: Mapping[str, str], directory: str) -> None:
+        super().__init__(task_id, fields)
+        self.should_stop = False                       # SIGUSR1 has come: a limit is near
+        self._progress_file = f"{directory}/progress"
+
+    def progress(self, done: float, total: float | None = None, unit: str = "", text: str = "") -> None:
+        """Tell how far it is: `progress(0.4)`, or `progress(450, 1500, "frames")`. It is what a stall limit goes by.
+
+        Goes to a file that the listener looks at. Never fails, and waits for nothing but the disk.
+        """
+        said = f"{done:g}" if total is None else f"{done:g}/{total:g} {unit}".rstrip()
+        line = " ".join(f"{said} {text}".split())[:200].encode("utf-8", "backslashreplace")
+        try:
+            # A new file each time: who reads sees the old words or the new ones, and that something has changed.
+            with open(f"{self._progress_file}.new", "wb") as file:
+                file.write(line)
+            os.rename(f"{self._progress_file}.new", self._progress_file)
+        except OSError:
+            pass
+
+
+def current_task() -> RunningTask:
     """Return the task that this process runs. Raises LookupError elsewhere."""
     if _current is None:
         raise LookupError("this process runs no task")
@@ -52,6 +80,7 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     os.setsid()
     signal.set_wakeup_fd(-1)
     signals.discard(SIGNALS)                           # they were the listener's
+    signal.signal(signal.SIGUSR1, _take_warning)       # its default would be the end of us
     signals.unblock(SIGNALS)
     path = os.read(gate, MAX_PATH)
     if not path.endswith(b"\n"):
@@ -63,7 +92,7 @@ def main(work: Work, spool: Spool, gate: int) -> int:
         attempt.begin()
         _redirect(attempt)
         task_id, fields = attempt.read_task()
-        _current = task = Task(task_id, {**fields, "status": "started", "pid": str(pid)})
+        _current = task = RunningTask(task_id, {**fields, "status": "started", "pid": str(pid)}, attempt.path)
         os.environ["BLUEQUE_TASK_ID"] = task.id
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
@@ -74,12 +103,20 @@ def main(work: Work, spool: Spool, gate: int) -> int:
     if os.getpid() != pid:                             # a child that the task has forked, and that came back from it
         return 0
     _flush_files()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    record["cpu_seconds"] = round(sum(one.ru_utime + one.ru_stime for one in used), 3)
+    record["memory_peak"] = max(one.ru_maxrss for one in used) * 1024
     try:
         os.close(spare)
     except OSError:                                    # the task has closed that too
         pass
     attempt.write_exit({**record, "finished": time.time()})
     return 0 if record["status"] == "complete" else 1
+
+
+def _take_warning(number: int, frame: object) -> None:
+    if _current is not None:
+        _current.should_stop = True
 
 
 def open_gate(gate: int, attempt: Attempt) -> None:
@@ -133,11 +170,13 @@ def program(command: list[str], max_bytes: int) -> Work:
             pid = os.posix_spawnp(
                 command[0], command, os.environ,
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
-                setsigdef=[*stopping, signal.SIGPIPE, signal.SIGXFSZ],
+                setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
             return {"status": "failed", "error": f"cannot run {command[0]}: {error.strerror}", "error_type": "exit"}
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))     # not reaped yet: it cannot be another's
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         if code != 0:
             return _record_of_exit(code, attempt)
         return _result_of_program(attempt, max_bytes)

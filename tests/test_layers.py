@@ -20,21 +20,29 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
-    "words": ["errors", "keys", "limits", "pauses", "retry", "settings", "values", "verdicts", "version"],
-    "system": [
-        "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "process", "signals", "spool",
-        "trouble",
+    "words": [
+        "defaults", "errors", "keys", "limits", "pauses", "retry", "settings", "values", "verdicts", "version",
     ],
-    "data": ["protocol.*", "task", "inspector", "lookout", "survey", "places", "invariants", "census", "audit"],
-    "objects": ["client", "queue", "listener", "processor"],
-    "programs": ["orders", "task_process", "spares", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*"],
+    "system": [
+        "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
+        "attempt", "roster", "spool", "tree", "trouble",
+    ],
+    "data": [
+        "protocol.*", "task", "inspector", "lookout", "survey", "places", "invariants", "questions", "census", "recheck",
+        "audit", "checkup",
+    ],
+    "objects": ["client", "queue", "listener", "processor", "recovery", "doctor"],
+    "programs": [
+        "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
+        "scheduler", "demo", "demo_*",
+    ],
     "faces": ["cli.*"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }
 MAY_CHANGE_REDIS = ["protocol.*"]
 # The demo prints what a person may ask redis-cli.
 MAY_LOOK_AT_REDIS = [*LAYERS["data"], "address", "connection", "socket_connection", "demo", "demo_*"]
-MAY_HANDLE_PROCESSES = ["process", "signals", "embedded", *LAYERS["programs"]]
+MAY_HANDLE_PROCESSES = ["process", "signals", "tree", "embedded", *LAYERS["programs"]]
 
 CHANGES = {
     "APPEND", "BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "COPY", "DEL", "EXPIRE", "FLUSHALL",

@@ -12,7 +12,19 @@ import click
 from blueque import settings
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
-from blueque.cli.options import DURATION, Invocation, debug_option, pass_invocation, redis_url_option, version_option
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    debug_option,
+    limit_options,
+    pass_invocation,
+    redis_url_option,
+    version_option,
+)
+from blueque.errors import InvalidInput
+from blueque.limits import fields
+from blueque.process import is_in_container
+from blueque.retry import Retry
 
 
 class _WithProgram(click.Command):
@@ -37,21 +49,34 @@ class _WithProgram(click.Command):
 @click.option("--exec", "program", metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many tasks at a time.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
-@click.option("--grace", type=DURATION, default="30s", show_default=True, help="Between SIGTERM and SIGKILL for a task.")
 @click.option("--keep", type=DURATION, default="7d", show_default=True, help="How long the files of a past attempt stay.")
+@click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
+@click.option("--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s.")
+@click.option("--lost-after", type=DURATION, help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.")
+@click.option(
+    "--on-term", type=click.Choice(["leave", "drain", "stop"]),
+    help="At SIGTERM: leave running tasks to their listeners, wait for them, stop them; drain in a container, else leave.",
+)
+@limit_options(grace="30s")
 @redis_url_option
 @debug_option
 @version_option
 @pass_invocation
 def command(
     invocation: Invocation,
+    /,
     queue: str,
     handler: str | None,
     program: list[str] | None,
     slots: int,
     spool: str | None,
-    grace: float,
     keep: float,
+    beat: float | None,
+    lease: float | None,
+    lost_after: float | None,
+    on_term: str | None,
+    retry: Retry | None,
+    **limits: float | None,
 ) -> None:
     """Take tasks from QUEUE and run each in a process of its own.
 
@@ -63,15 +88,25 @@ def command(
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
     environment; its last line of output, or the file `result` in that directory, is the result.
 
-    SIGTERM or Ctrl-C: take nothing new, leave when the running tasks have ended. The second one stops them.
+    Ctrl-C: take nothing new, leave when the running tasks have ended; the second one stops them. SIGTERM: see --on-term.
+    With leave, the default outside a container, the running tasks run on, each with a listener behind it, and those who
+    start the next blueque-listener here find them. --retry and the limits are for tasks that have none of their own.
     """
     if (handler is None) == (program is None):
         raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
     client = invocation.client()                       # refuses a bad address; does not connect
     client.get_queue(queue)                            # refuses a bad name
     url, source = invocation.address()
+    try:
+        timing = settings.timing(beat, lease, lost_after)
+        own = fields(**limits)  # type: ignore[arg-type]  # what the options have made of them
+    except InvalidInput as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+    held_to = [own.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
+    held_to += [own["grace"], own.get("lead", 0.0)]
     choices = [
-        queue, slots, url, source, spool or settings.spool(), grace, client.max_bytes, keep, handler, program
+        queue, slots, url, source, spool or settings.spool(), client.max_bytes, keep, handler, program, held_to, timing,
+        retry.to_text() if retry is not None else None, on_term or ("drain" if is_in_container() else "leave"),
     ]
     _become_master(choices)
 

@@ -1,27 +1,64 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
-submit.py has what producers and schedulers do, membership.py the life of a listener, run.py the life of an attempt;
+submit.py has what producers and schedulers do, membership.py the life of a listener, run.py the life of an attempt,
+recover.py what is done for dead listeners, control.py what a person wants, repair.py what an audit finds to do;
 transaction.py is the executor they all go through.
 """
 
-from blueque.protocol.membership import beat, claim, deregister, register
-from blueque.protocol.run import complete, fail, pop, reserve, start, wait, wake
+from blueque.protocol.control import cancel, order, requeue
+from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
+from blueque.protocol.recover import adopt, lose, reassert, recover, restore
+from blueque.protocol.repair import drop_hint, mend, put_back, realign, recount
+from blueque.protocol.run import (
+    complete,
+    confirm_cancel,
+    fail,
+    pop,
+    progress,
+    release,
+    reserve,
+    retry,
+    start,
+    wait,
+    wake,
+)
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 
 __all__ = [
+    "adopt",
     "beat",
+    "cancel",
     "claim",
     "complete",
+    "confirm_cancel",
     "delete",
     "deregister",
+    "drop_hint",
     "enqueue",
     "enqueue_due",
     "fail",
+    "fence",
+    "forget",
+    "lose",
+    "mend",
+    "observe",
+    "order",
     "pop",
+    "progress",
+    "put_back",
+    "realign",
+    "reassert",
+    "recount",
+    "recover",
     "register",
+    "release",
+    "requeue",
     "reserve",
+    "restore",
+    "retry",
     "schedule",
     "start",
+    "strike",
     "wait",
     "wake",
 ]

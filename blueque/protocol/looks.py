@@ -18,6 +18,6 @@ def registration(queue: str, node: str) -> Look:
 
 
 def ownership(task: str) -> Look:
-    """For start, complete and fail: is the attempt still ours?"""
+    """For start and for every end of an attempt: is it still ours?"""
     key = keys.task(task)
-    return Look((key,), (("HMGET", key, "status", "token", "node", "pid", "finished_by"),), task)
+    return Look((key,), (("HMGET", key, "status", "token", "node", "pid", "finished_by", "error_type", "cancel"),), task)

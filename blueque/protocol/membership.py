@@ -1,13 +1,29 @@
-"""A listener comes, lives and goes: register, beat, deregister, and the claim of 1.0.0's `claim_orphan`."""
+"""A listener comes, lives and goes: register, beat, deregister; when it is found dead: fence, strike, forget, claim."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import NodeTaken, NotRegistered
 from blueque.protocol.transaction import Answer, Change, transact
+
+
+class Standing(NamedTuple):
+    """What a beat tells the listener: the order left for it, and how the task that it watches stands.
+
+    order: drain, or None. The others are fields of the task; all None when it watches none, or when it is gone.
+    """
+
+    order: str | None = None
+    status: str | None = None
+    token: str | None = None
+    node: str | None = None
+    attempt: str | None = None
+    cancel: str | None = None
+    error_type: str | None = None
 
 
 def register(
@@ -49,28 +65,36 @@ def register(
     transact(redis, "register", look, decide)
 
 
-def beat(redis: Redis, queue: str, node: str, instance: str, beat: int, now: float) -> None:
-    """Show that the listener lives.
+def beat(
+    redis: Redis, queue: str, node: str, instance: str, beat: int, now: float, task: str | None = None
+) -> Standing:
+    """Show that the listener lives, and see what is wanted of it.
 
     beat: one more than the last time.
+    task: the id of the task that it watches, if there is one.
     Raises NotRegistered when the registration is gone or another's: register again before taking anything.
     """
     registration = keys.listener(queue, node)
 
-    def decide(known: list[str | None], is_member: int) -> Answer | Change:
-        _require(known, instance, node, queue)
+    def decide(known: list[str | None], is_member: int, snapshot: Sequence[str | None] = ()) -> Answer | Change:
+        instance_and_state, order = known[:2], known[2]
+        _require(instance_and_state, instance, node, queue)
         commands: list[Command] = [
             ("HSET", registration, "beat", beat, "beat_at", now),
             ("ZADD", keys.nodes(queue), now, node),
         ]
         # A 1.0.0 listener on this host that takes us for dead has struck us off; we are not.
-        return Change(commands + _join(queue, node, is_member))
+        return Change(commands + _join(queue, node, is_member), Standing(order, *snapshot))
 
-    look = Look(
-        [registration, keys.listeners(queue)],
-        [("HMGET", registration, "instance", "state"), ("SISMEMBER", keys.listeners(queue), node)],
-    )
-    transact(redis, "beat", look, decide)
+    reads: list[Command] = [
+        ("HMGET", registration, "instance", "state", "order"),
+        ("SISMEMBER", keys.listeners(queue), node),
+    ]
+    if task is not None:
+        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type")]
+    look = Look([registration, keys.listeners(queue)], reads)
+    standing: Standing = transact(redis, "beat", look, decide)
+    return standing
 
 
 def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
@@ -82,15 +106,10 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
         if held or known[0] != instance:
             return Answer(not held and known[0] is None)
         commands: list[Command] = [
-            ("DEL", registration),
+            ("DEL", registration, keys.orders(queue, node)),
             ("ZREM", keys.nodes(queue), node),
         ]
-        if is_member:
-            commands += [
-                ("SREM", keys.listeners(queue), node),
-                ("ZINCRBY", keys.QUEUES, -1, queue),
-            ]
-        return Change(commands, True)
+        return Change(commands + _part(queue, node, is_member), True)
 
     look = Look(
         [registration, keys.listeners(queue), reserved],
@@ -101,6 +120,83 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
         ],
     )
     return bool(transact(redis, "deregister", look, decide))
+
+
+def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None) -> bool:
+    """Declare a listener dead: from now on it can take nothing, and what it holds can be recovered.
+
+    instance, beat: as the caller has seen them all the while. False: it has beaten since, or another has the node id.
+    """
+    registration = keys.listener(queue, node)
+
+    def decide(known: list[str | None], is_member: int) -> Answer | Change:
+        if known[:2] == [instance, "dead"]:
+            return Answer(True)
+        if known != [instance, "alive", beat]:
+            return Answer(False)
+        # Not a member: a 1.0.0 listener has struck it off, and may be about to claim its newest entry.
+        doubt: list[str | int] = [] if is_member else ["struck", 1]
+        return Change([("HSET", registration, "state", "dead", *doubt), *_part(queue, node, is_member)], True)
+
+    look = Look(
+        [registration, keys.listeners(queue)],
+        [("HMGET", registration, "instance", "state", "beat"), ("SISMEMBER", keys.listeners(queue), node)],
+    )
+    return bool(transact(redis, "fence", look, decide))
+
+
+def strike(redis: Redis, queue: str, node: str) -> bool:
+    """Strike a dead listener of 1.0.0, which has no registration, off the listeners; what it holds can then be recovered.
+
+    The caller has made sure that its process is gone. False: somebody else was first, and recovers it.
+    """
+
+    def decide(exists: int, is_member: int) -> Answer | Change:
+        if exists or not is_member:
+            return Answer(False)
+        return Change(_part(queue, node, is_member), True)
+
+    look = Look(
+        [keys.listener(queue, node), keys.listeners(queue)],
+        [("EXISTS", keys.listener(queue, node)), ("SISMEMBER", keys.listeners(queue), node)],
+    )
+    return bool(transact(redis, "strike", look, decide))
+
+
+def forget(redis: Redis, queue: str, node: str, instance: str | None) -> bool:
+    """Remove what is left of a dead listener that holds nothing any more. False: it holds something, or is not dead.
+
+    instance: of its registration, which says dead; None when it has none.
+    """
+    registration = keys.listener(queue, node)
+    reserved = keys.reserved(queue, node)
+
+    def decide(known: list[str | None], held: int) -> Answer | Change:
+        if held or known != [instance, instance and "dead"]:
+            return Answer(known == [None, None] and not held)
+        return Change(
+            [
+                ("DEL", registration, keys.orders(queue, node)),
+                ("ZREM", keys.nodes(queue), node),
+            ],
+            True,
+        )
+
+    look = Look([registration, reserved], [("HMGET", registration, "instance", "state"), ("LLEN", reserved)])
+    return bool(transact(redis, "forget", look, decide))
+
+
+def observe(redis: Redis, queue: str) -> tuple[dict[str, float], set[str]]:
+    """Look at the beats of all listeners of a queue: ({node: a number that changes with each beat}, the set of listeners).
+
+    It writes as well, without changing anything: while Redis refuses to write, nobody can beat, and nobody is dead for it.
+    """
+    _, beats, members = redis.read(
+        ("ZINCRBY", keys.QUEUES, 0, queue),
+        ("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES"),
+        ("SMEMBERS", keys.listeners(queue)),
+    )
+    return {node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)}, set(members)
 
 
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:
@@ -123,7 +219,8 @@ def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) 
                 return Answer(task)
         if not is_member or known[0] != instance or still_held != held:
             return Answer(None)
-        unclaimed = [(task, status) for task, status, by in entries if not by and status not in ("complete", "failed")]
+        ended = ("complete", "failed", "cancelled")
+        unclaimed = [(task, status) for task, status, by in entries if not by and status not in ended]
         claimed = next((task for task, status in unclaimed if status in ("reserved", "started")), None)
         commands: list[Command] = []
         if claimed:
@@ -154,6 +251,12 @@ def _join(queue: str, node: str, is_member: int) -> list[Command]:
     if is_member:
         return []
     return [("SADD", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, 1, queue)]
+
+
+def _part(queue: str, node: str, is_member: int) -> list[Command]:
+    if not is_member:
+        return []
+    return [("SREM", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, -1, queue)]
 
 
 def _require(known: Sequence[str | None], instance: str, node: str, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""One attempt: pop, reserve, start, complete, fail; and how an idle listener waits and is woken: wait, wake."""
+"""One attempt: pop, reserve, start, progress and how it ends; and how a listener waits and is woken: wait, wake."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 from blueque import keys
 from blueque.connection import Command, Connection, Look, Redis, as_hash, raise_refusal
-from blueque.errors import NotOwner, NotRegistered
+from blueque.errors import NotRegistered
+from blueque.protocol.attempt import IDENTITY, OUTCOME, Facts, Owned, ending, flat, owned, record_cancelled
 from blueque.protocol.looks import ownership, registration
 from blueque.protocol.transaction import Answer, Change, transact
-
-# The fields that tell how an attempt ended. What an earlier one left must not be taken for the end of this one.
-OUTCOME = ("result", "result_encoding", "error", "error_type", "traceback", "exit_code", "signal")
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None, int]:
@@ -66,7 +64,7 @@ def reserve(
             "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
         }
         commands: list[Command] = [
-            ("HSET", keys.task(task), *[item for field in news.items() for item in field]),
+            ("HSET", keys.task(task), *flat(news)),
             ("HDEL", keys.task(task), "pid"),
         ]
         if "attempt" not in fields:                    # made by 1.0.0, which keeps no such index
@@ -83,8 +81,8 @@ def reserve(
         ],
         task,
     )
-    owned: dict[str, str] | None = transact(redis, "reserve", look, decide, ahead=ownership(task))
-    return owned
+    taken: dict[str, str] | None = transact(redis, "reserve", look, decide, ahead=ownership(task))
+    return taken
 
 
 def start(
@@ -103,19 +101,30 @@ def start(
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_token, its_node, its_pid, _ = snapshot
-        if (status, its_token, its_node, its_pid) == ("started", token, node, str(pid)):
+        if snapshot[:4] == ["started", token, node, str(pid)]:
             return Answer(None)
-        _require_owner(task, snapshot, token, node, "reserved")
-        extra = [item for field in (identity or {}).items() for item in field]
+        owned(task, snapshot, token, node, "reserved")
         return Change(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
-                ("HSET", keys.task(task), "status", "started", "pid", pid, *extra, "started", now, "updated", now),
+                (
+                    "HSET", keys.task(task), "status", "started", "pid", pid, *flat(identity),
+                    "started", now, "updated", now,
+                ),
             ]
         )
 
     transact(redis, "start", ownership(task), decide, ahead=ownership(task))
+
+
+def progress(redis: Redis, queue: str, task: str, token: str | None, node: str, text: str, now: float) -> None:
+    """Record how far the task is."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        owned(task, snapshot, token, node, "started")
+        return Change([("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)])
+
+    transact(redis, "progress", ownership(task), decide, ahead=ownership(task))
 
 
 def complete(
@@ -127,29 +136,28 @@ def complete(
     result: str,
     encoding: str | None,
     now: float,
-    facts: Mapping[str, str | int | float] | None = None,
+    facts: Facts = None,
     finished: float | None = None,
 ) -> None:
-    """Record the result of the attempt and let go of the task.
+    """Record the result of the attempt and let go of the task; also of one that was declared lost, and not run again.
 
     finished: when it ended, if that was before `now`: Redis may have been away.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, pid, finished_by = snapshot
+        status, _, _, _, finished_by, *_ = snapshot
         if status == "complete" and finished_by == token:
             return Answer(None)
-        _require_owner(task, snapshot, token, node, "started")
-        outcome: list[str | int | float] = ["result", result]
-        if encoding is not None:
-            outcome += ["result_encoding", encoding]
-        outcome += [item for fact in (facts or {}).items() for item in fact]
+        its = owned(task, snapshot, token, node, "started", or_lost=True)
+        coded = [] if encoding is None else ["result_encoding", encoding]
         return Change(
             [
-                ("LREM", keys.reserved(queue, node), 1, task),
-                ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+                *_let_go(queue, task, its),
                 ("HDEL", keys.task(task), *OUTCOME),
-                ("HSET", keys.task(task), "status", "complete", *outcome, *_finished(token, finished or now, now)),
+                (
+                    "HSET", keys.task(task), "status", "complete", "result", result, *coded, *flat(facts),
+                    *ending(token, finished or now, now),
+                ),
                 ("LPUSH", keys.complete(queue), task),
             ]
         )
@@ -165,30 +173,24 @@ def fail(
     node: str,
     error: str,
     now: float,
-    facts: Mapping[str, str | int | float] | None = None,
+    facts: Facts = None,
     finished: float | None = None,
 ) -> None:
-    """Record the error of the attempt and let go of the task.
-
-    facts: further fields about the end, see docs/protocol.md, "Task": error_type, traceback, exit_code, signal.
-    finished: when it ended, if that was before `now`: Redis may have been away.
-    """
+    """Record why the attempt failed for good and let go of the task; see `complete`."""
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, pid, finished_by = snapshot
+        status, _, _, _, finished_by, *_ = snapshot
         if status == "failed" and finished_by == token:
             return Answer(None)
-        _require_owner(task, snapshot, token, node, "started", "reserved")
-        outcome = ["error", error, *[item for fact in (facts or {}).items() for item in fact]]
-        running: list[Command] = []
-        if status == "started":
-            running = [("SREM", keys.started(queue), keys.started_member(node, pid or "", task))]
+        its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
         return Change(
             [
-                ("LREM", keys.reserved(queue, node), 1, task),
-                *running,
+                *_let_go(queue, task, its),
                 ("HDEL", keys.task(task), *OUTCOME),
-                ("HSET", keys.task(task), "status", "failed", *outcome, *_finished(token, finished or now, now)),
+                (
+                    "HSET", keys.task(task), "status", "failed", "error", error, *flat(facts),
+                    *ending(token, finished or now, now),
+                ),
                 ("LPUSH", keys.failed(queue), task),
             ]
         )
@@ -196,24 +198,116 @@ def fail(
     transact(redis, "fail", ownership(task), decide, ahead=registration(queue, node))
 
 
-def wait(redis: Redis, queue: str, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
-    """Wait for the queue's wake-up marker and take it. False: none came, or the wait was given up.
+def retry(
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    eta: float | None,
+    now: float,
+    facts: Facts = None,
+) -> str:
+    """End an attempt that is to be followed by another; return the status that the task has now.
 
+    eta: when the next is due; None puts it in line at once. facts: such as failures and last_error.
+    A task that somebody wants cancelled is cancelled instead.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, _, _, _, finished_by, *_ = snapshot
+        if token is not None and finished_by == token:
+            return Answer(status)
+        its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
+        if its.is_to_be_cancelled:
+            return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)], "cancelled")
+        commands: list[Command] = [
+            *_let_go(queue, task, its),
+            ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
+        ]
+        by = ending(token, None, now)
+        if eta is None:
+            commands += [
+                ("HSET", keys.task(task), "status", "pending", *flat(facts), *by),
+                ("LPUSH", keys.pending(queue), task),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ]
+            return Change(commands, "pending")
+        commands += [
+            ("HSET", keys.task(task), "status", "scheduled", "eta", eta, *flat(facts), *by),
+            ("ZADD", keys.scheduled(queue), eta, task),
+        ]
+        return Change(commands, "scheduled")
+
+    return str(transact(redis, "retry", ownership(task), decide, ahead=registration(queue, node)))
+
+
+def release(
+    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None
+) -> str:
+    """Hand an attempt back: the task is the next in line again. Return the status that it has now.
+
+    A task that somebody wants cancelled is cancelled instead.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, _, _, _, finished_by, *_ = snapshot
+        if token is not None and finished_by == token:
+            return Answer(status)
+        its = owned(task, snapshot, token, node, "started", "reserved")
+        if its.is_to_be_cancelled:
+            return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)], "cancelled")
+        return Change(
+            [
+                *_let_go(queue, task, its),
+                ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
+                ("HSET", keys.task(task), "status", "pending", *flat(facts), *ending(token, None, now)),
+                ("RPUSH", keys.pending(queue), task),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ],
+            "pending",
+        )
+
+    return str(transact(redis, "release", ownership(task), decide, ahead=registration(queue, node)))
+
+
+def confirm_cancel(
+    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None
+) -> None:
+    """Record that the attempt was ended because somebody wanted it cancelled."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, _, _, _, finished_by, *_ = snapshot
+        if status == "cancelled" and finished_by == token:
+            return Answer(None)
+        its = owned(task, snapshot, token, node, "started", or_lost=True)
+        return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)])
+
+    transact(redis, "confirm_cancel", ownership(task), decide, ahead=registration(queue, node))
+
+
+def wait(
+    redis: Redis, queue: str, node: str, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool = True
+) -> str | None:
+    """Wait for a marker and take it; return its key, or None: none came, or the wait was given up.
+
+    is_idle: wait for the queue's wake-up marker too, not only for the one of this listener's orders.
     is_answered: waits until the connection has an answer; False gives up, and closes the connection, for what the
     server sends now must not be read as the answer to something else. A marker may be lost with it: look for work then.
     """
+    markers = [keys.wake(queue)] if is_idle else []
     connection = redis.connection()
     try:
-        connection.send([("BZPOPMIN", keys.wake(queue), max(seconds, 0.01))])  # 0 would be for ever
+        connection.send([("BZPOPMIN", *markers, keys.orders(queue, node), max(seconds, 0.01))])  # 0 would be for ever
         if not is_answered(connection):
             connection.close()
-            return False
+            return None
         replies = connection.receive(1)
     except BaseException:
         connection.close()
         raise
     raise_refusal(replies)
-    return replies[0] is not None
+    return None if replies[0] is None else str(replies[0][0])
 
 
 def wake(redis: Redis, queue: str) -> None:
@@ -221,16 +315,11 @@ def wake(redis: Redis, queue: str) -> None:
     redis.read(("ZADD", keys.wake(queue), 0, 0))       # it has the same effect twice, so it may be repeated like a look
 
 
-def _require_owner(task: str, snapshot: list[str | None], token: str | None, node: str, *statuses: str) -> None:
-    its_status, its_token, its_node, *_ = snapshot
-    if its_status is None:
-        raise NotOwner(task, None, "it does not exist")
-    if its_status not in statuses:
-        raise NotOwner(task, its_status, f"it is {its_status}, not {statuses[0]}")
-    if its_token != token or its_node != node:
-        raise NotOwner(task, its_status, f"it belongs to {its_node}")
-
-
-def _finished(token: str | None, finished: float, now: float) -> list[str | float]:
-    by: list[str | float] = [] if token is None else ["finished_by", token]
-    return [*by, "finished", finished, "updated", now]
+def _let_go(queue: str, task: str, its: Owned) -> list[Command]:
+    """Take the task out of where it is while an attempt owns it, or was declared lost."""
+    if its.status == "failed":
+        return [("LREM", keys.failed(queue), 1, task)]
+    held: list[Command] = [("LREM", keys.reserved(queue, its.node), 1, task)]
+    if its.status == "started":
+        held += [("SREM", keys.started(queue), keys.started_member(its.node, its.pid, task))]
+    return held

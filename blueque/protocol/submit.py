@@ -108,14 +108,14 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
             return Answer(False)
         if its_queue not in (None, queue):
             raise WrongQueue(task, queue)
-        if status not in ("complete", "failed"):
+        ended = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
+        if status not in ended:
             raise NotFinished(task, status)
-        finished = keys.complete(queue) if status == "complete" else keys.failed(queue)
         return Change(
             [
                 ("DEL", keys.task(task)),
                 # From the tail, where the oldest are: what is deleted is mostly old.
-                ("LREM", finished, -1, task),
+                ("LREM", ended[status](queue), -1, task),
                 ("ZREM", keys.tasks(queue), task),
             ],
             True,

@@ -1,0 +1,109 @@
+"""Adoption: finds attempts on this node that nobody watches any more, for a listener to take over.
+
+They are known from three places: our own list, where a former life of this listener may have left some; the lists of dead
+listeners of this host; and the spool, which also knows attempts that Redis has given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import NamedTuple
+
+from blueque import process
+from blueque.attempt import Attempt
+from blueque.inspector import Inspector
+from blueque.listener import Listener
+from blueque.protocol.attempt import LOST
+from blueque.roster import Roster
+from blueque.spool import Spool
+from blueque.task import Task
+
+log = logging.getLogger("blueque")
+
+LOOK_AT_SPOOL = 30.0                                   # seconds between two looks at all open attempts of the spool
+
+
+class Candidate(NamedTuple):
+    """An attempt that somebody should take over.
+
+    task: as it is now, or, if it has been given up or run again, as it was reserved for this attempt.
+    kind: orphan, its listener is dead; lost, it was given up in error; superseded, it has a newer attempt or was ended.
+    """
+
+    task: Task
+    attempt: Attempt
+    pid: int
+    kind: str
+
+
+class Adoption:
+    """What one listener can find."""
+
+    def __init__(self, listener: Listener, inspector: Inspector, spool: Spool, roster: Roster) -> None:
+        self._listener, self._inspector, self._spool, self._roster = listener, inspector, spool, roster
+        self._next_look_at_spool = 0.0
+
+    def candidates(self, orphans: list[Task]) -> list[Candidate]:
+        """Return what can be taken over by us, who watch nothing.
+
+        orphans: started tasks of dead listeners of this host.
+        """
+        found: list[Candidate] = []
+        for task in [*self._own_former(), *orphans]:
+            attempt = self._spool.find(task.id, task.token)
+            if attempt is not None:
+                found.append(Candidate(task, attempt, task.pid or 0, "orphan"))
+        if time.monotonic() >= self._next_look_at_spool:
+            self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
+            found += self._in_spool({candidate.attempt.path for candidate in found})
+        return found
+
+    def _own_former(self) -> list[Task]:
+        """Return the started tasks that a former life of this listener has left in our list; release the reserved ones."""
+        started = []
+        for task in self._listener.held():
+            if task.status == "started":
+                started.append(task)
+            else:
+                log.info("release task=%s queue=%s: reserved by a former life", task.id, self._listener.queue)
+                self._listener.release(task)
+        return started
+
+    def _in_spool(self, known: set[str]) -> list[Candidate]:
+        """Return open attempts that Redis has given up or that have been superseded; close those that are of no use."""
+        found: list[Candidate] = []
+        listeners = self._roster.alive()
+        for pid, ticks, attempt in self._spool.open_attempts():
+            is_running = process.start_ticks(pid) == ticks and process.is_alive(pid, {})
+            if attempt.path in known or (is_running and process.parent(pid) in listeners):
+                continue
+            try:
+                task_id, fields = attempt.read_task()
+            except (OSError, ValueError, KeyError):
+                continue
+            task, then = self._inspector.task(task_id), Task(task_id, fields)
+            if then.queue != self._listener.queue:
+                continue
+            kind = _kind(task, then, is_running or attempt.has_ended())
+            if kind == "closed" and not is_running:
+                attempt.mark_reported()
+            elif kind in ("lost", "superseded") and (is_running or kind == "lost"):
+                found.append(Candidate(then, attempt, pid, kind))
+        return found
+
+
+def _kind(task: Task, then: Task, is_of_use: bool) -> str:
+    """Return what an open attempt is to its task: watched, lost, superseded, closed, or unknown, when Redis has lost it.
+
+    is_of_use: it still runs, or has left word of how it ended.
+    """
+    if task.status is None or (task.attempt or 0) < (then.attempt or 0):
+        return "unknown"
+    if task.token != then.token:
+        return "superseded" if is_of_use else "closed"
+    if task.status in ("reserved", "started"):
+        return "watched"
+    if task.status == "failed" and task.error_type in LOST and is_of_use:
+        return "lost"
+    return "closed"

@@ -1,0 +1,171 @@
+"""The files of one attempt, in a directory of its own: see `spool` for what they are."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+MAX_PROGRESS = 1000                                    # bytes of the file `progress` that are read
+
+
+class Attempt:
+    """The files of one attempt, in the directory `path`.
+
+    room: a file of allocated blocks that the exit record may take over when the disk is full.
+    link: the entry in `open`, as long as Redis does not know the end of the attempt; None when there is none.
+    """
+
+    def __init__(self, path: str, room: str, link: str | None = None) -> None:
+        self.path = path
+        self._room = room
+        self._link = link
+
+    def read_task(self) -> tuple[str, dict[str, str]]:
+        """Return the id and the fields of the task as it was reserved."""
+        with open(f"{self.path}/task", "rb") as file:
+            written = json.loads(file.read().decode("utf-8", "surrogateescape"))
+        return written["id"], written["fields"]
+
+    def write_parameters(self, text: str) -> str:
+        """Write what a program gets on its standard input, and return the path."""
+        path = f"{self.path}/parameters"
+        with open(path, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        return path
+
+    def begin(self) -> None:
+        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets."""
+        with open(f"{self.path}/began", "wb") as file:
+            file.write(b"%.3f" % time.monotonic())
+
+    def began_at(self) -> float | None:
+        """Return when it began, on the monotonic clock; None when it has not, or nobody could write it down."""
+        try:
+            with open(f"{self.path}/began", "rb") as file:
+                return float(file.read())
+        except (OSError, ValueError):
+            return None
+
+    def has_begun(self) -> bool:
+        return os.path.exists(f"{self.path}/began")
+
+    def has_ended(self) -> bool:
+        """Tell whether there is word of its end."""
+        return any(os.path.exists(f"{self.path}/{name}") for name in ("exit", "exit.new", "status"))
+
+    def write_exit(self, record: Mapping[str, Any]) -> None:
+        """Write how the attempt ended: whole and on the disk, or not at all.
+
+        record: status (complete or failed); result and result_encoding, or error; error_type, traceback, exit_code,
+        signal where they apply; finished, in Unix seconds.
+        """
+        content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        new = f"{self.path}/exit.new"
+        try:
+            write_whole(new, content)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            os.rename(self._room, new)                 # its blocks are ours already: a full disk cannot refuse them
+            write_whole(new, content)
+        os.rename(new, f"{self.path}/exit")
+
+    def read_exit(self) -> dict[str, Any] | None:
+        """Return how the attempt ended, or None when it left no record."""
+        # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON only when it is whole.
+        for name in ("exit", "exit.new"):
+            record = _read_json(f"{self.path}/{name}")
+            if record is not None and "status" in record:
+                return record
+        return None
+
+    def open(self, directory: str, pid: int, ticks: int) -> None:
+        """Note which process runs it, before it runs: whoever sees its end, or has to find it, can then tell what it was."""
+        self._link = f"{directory}/{pid}-{ticks}"
+        os.symlink(self.path, self._link)
+
+    def mark_reported(self) -> None:
+        """Note that Redis knows the end: from now on the directory may be pruned."""
+        _touch(f"{self.path}/reported")
+        self.close()
+
+    def close(self) -> None:
+        """Take it out of the attempts whose end Redis does not know."""
+        if self._link is not None:
+            remove(self._link)
+
+    def write_ending(self, ending: Mapping[str, Any]) -> None:
+        """Note how the process ended, as its reaper saw it, for whoever reports it."""
+        try:
+            write_whole(f"{self.path}/status.new", json.dumps(ending).encode())
+            os.rename(f"{self.path}/status.new", f"{self.path}/status")
+        except OSError:                                # a full disk: its end is then not known, and it counts as lost
+            remove(f"{self.path}/status.new")
+
+    def read_ending(self) -> dict[str, Any] | None:
+        """Return what its reaper noted, as `process.Reaped` has it."""
+        return _read_json(f"{self.path}/status")
+
+    def progressed(self) -> float | None:
+        """Return when the task last told of progress, in Unix seconds; None when it has not yet."""
+        try:
+            return os.stat(f"{self.path}/progress").st_mtime
+        except OSError:
+            return None
+
+    def read_progress(self) -> str:
+        """Return what the task last told of its progress; empty when it has not."""
+        try:
+            with open(f"{self.path}/progress", "rb") as file:
+                return file.read(MAX_PROGRESS).decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def tail(self, name: str, size: int) -> str:
+        """Return the last bytes of a file as text; empty when there is no such file."""
+        try:
+            with open(f"{self.path}/{name}", "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - size))
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    """Return the JSON object in the file, or None: it is not there, or not whole."""
+    try:
+        with open(path, "rb") as file:
+            content = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write over what is there, and wait until it is on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.pwrite(descriptor, content[written:], written)
+        if os.fstat(descriptor).st_size > len(content):
+            os.ftruncate(descriptor, len(content))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

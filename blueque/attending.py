@@ -1,0 +1,263 @@
+"""Attending: what a listener does while an attempt runs, and how it records its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from blueque import process, task_process
+from blueque.client import Client
+from blueque.connection import Connection
+from blueque.defaults import Defaults
+from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.listener import Listener
+from blueque.orders import Order, OrderCame, Orders
+from blueque.protocol.attempt import LOST
+from blueque.protocol.membership import Standing
+from blueque.retry import Retry
+from blueque.task import Task
+from blueque.trouble import Trouble
+from blueque.upkeep import Upkeep
+from blueque.watch import Watch
+
+log = logging.getLogger("blueque")
+
+QUIET = 1.0                                            # seconds after which we listen for orders; short tasks are spared it
+WORD_OF_END = 2.0                                      # seconds for whoever reaps an adopted process to write down its end
+STEP = 0.02
+
+
+class Attending:
+    """The care of one listener for the attempt that it watches.
+
+    children: returns the children that have come to us from the task with that pid; None when that cannot be told.
+    on_orphans: called when attempts are found that somebody else has to adopt, for we are busy.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        listener: Listener,
+        defaults: Defaults,
+        orders: Orders,
+        upkeep: Upkeep,
+        children: Callable[[int], set[int] | None],
+        on_orphans: Callable[[], None],
+    ) -> None:
+        self._client, self._listener, self._defaults = client, listener, defaults
+        self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
+        self.left_alone: set[int] = set()              # children of ours that another listener has adopted
+        self._trouble = Trouble("Redis answers again")
+        self._progress = ""
+
+    def attend(self, watch: Watch) -> None:
+        """See the attempt to its end, and record it."""
+        self._progress = ""
+        if not self._watch(watch):
+            self.left_alone.add(watch.pid)
+            watch.close()
+            return
+        record = self._record(watch)
+        self._report(watch, record)
+        watch.close()
+
+    def bury(self, watch: Watch) -> None:
+        """Wait for the end of a process whose gate stays closed."""
+        while process.peek_ending(watch.pid) is None:
+            self._orders.look(STEP if watch.pidfd is None else 1.0, [] if watch.pidfd is None else [watch.pidfd])
+            self._upkeep.keep_up()
+        process.reap(watch.pid)
+        watch.close()
+
+    # While it runs
+
+    def _watch(self, watch: Watch) -> bool:
+        """Wait until nothing of the attempt is left, beating; False when another listener has it now."""
+        listen_at = time.monotonic() + QUIET
+        while watch.pidfd is not None and not self._has_ended(watch):
+            if time.monotonic() >= listen_at and not self._trouble.is_on:
+                self._listen(watch)
+            else:
+                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step, listen_at)
+                self._orders.look(until - time.monotonic(), [watch.pidfd])
+            standing = self._upkeep.keep_up(watch.task.id)
+            if self._upkeep.has_orphans:
+                self._on_orphans()
+            if standing is not None and not self._obey(watch, standing):
+                return False
+            if self._orders.now is Order.STOP:
+                watch.end("stopped", "stopped by operator")
+            watch.step()
+        while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
+            self._orders.look(again - time.monotonic())
+            self._upkeep.keep_up(watch.task.id)
+        return True
+
+    def _has_ended(self, watch: Watch) -> bool:
+        assert watch.pidfd is not None
+        return bool(process.wait_readable([watch.pidfd], 0))
+
+    def _listen(self, watch: Watch) -> None:
+        """Wait for an order that somebody leaves in Redis, for the end of the task, and for whatever else may come."""
+        try:
+            seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
+            self._listener.watch_orders(seconds, lambda connection: self._is_answered(connection, watch, seconds))
+            self._trouble.tell(None)
+        except (RedisAway, RedisRefused) as error:
+            self._trouble.tell(str(error), "still watching the task")
+            assert watch.pidfd is not None
+            self._orders.look(min(self._trouble.pause(), self._upkeep.seconds_left()), [watch.pidfd])
+            self._trouble.tell(None)
+
+    def _is_answered(self, connection: Connection, watch: Watch, seconds: float) -> bool:
+        assert watch.pidfd is not None
+        deadline, before = time.monotonic() + seconds + 1.0, self._orders.now
+        while (left := deadline - time.monotonic()) > 0:
+            if connection.wait(0):
+                return True
+            ready = self._orders.look(min(left, watch.next_step - time.monotonic()), [watch.pidfd, connection.fileno()])
+            if connection.fileno() in ready:
+                return True
+            if watch.pidfd in ready or self._orders.now is not before or time.monotonic() >= watch.next_step:
+                return False
+        return False
+
+    def _obey(self, watch: Watch, standing: Standing) -> bool:
+        """Do what Redis wants of the attempt; False when another listener has adopted it."""
+        task = watch.task
+        is_newest = standing.token == task.token
+        if standing.status is None or int(standing.attempt or 0) < (task.attempt or 0):
+            self._take_back(watch, lambda: self._listener.reassert(task, watch.pid))
+        elif is_newest and standing.status == "failed" and standing.error_type in LOST:
+            self._take_back(watch, lambda: self._listener.restore(task, watch.pid, task.started or time.time()))
+        elif is_newest and standing.status == "started" and standing.node != task.node:
+            log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
+            return False
+        elif is_newest and standing.status == "started" and standing.node != self._listener.node:
+            self._take_back(watch, lambda: self._listener.adopt(task))
+        elif not is_newest or standing.status != "started":
+            watch.end("superseded", f"the attempt is not ours any more: the task is {standing.status}")
+        elif standing.cancel is not None:
+            watch.end("cancelled", "cancelled")
+        self._publish_progress(watch)
+        return True
+
+    def _take_back(self, watch: Watch, take: Callable[[], Task | None]) -> None:
+        try:
+            taken = take()
+            if taken is None:
+                log.error("task=%s is not ours any more; it runs on, and how it ends will stay in %s",
+                          watch.task.id, watch.attempt.path)
+            watch.task = taken or watch.task
+        except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
+            log.warning("task=%s: %s; the next beat will try again", watch.task.id, error)
+
+    def _publish_progress(self, watch: Watch) -> None:
+        progress = watch.attempt.read_progress()
+        if progress == self._progress or watch.reason is not None:
+            return
+        try:
+            self._client.get_processor(watch.task).progress(progress)
+            self._progress = progress
+        except (RedisAway, RedisRefused, Contended, NotOwner) as error:
+            log.info("progress task=%s: %s", watch.task.id, error)
+
+    # When it has ended
+
+    def _record(self, watch: Watch) -> task_process.Record | None:
+        """Return the exit record, written by the task process or else by us; None when nobody knows how it ended."""
+        measured = watch.measured()
+        ending: process.Ending | None = None
+        if watch.is_child:
+            ending = process.peek_ending(watch.pid)
+            measured = _measured(process.wait_usage(watch.pid), measured)
+        record = watch.attempt.read_exit()
+        if record is None and ending is None:
+            noted = self._word_of_end(watch)
+            record = watch.attempt.read_exit()
+            if noted is not None:
+                ending = process.Ending.of_code(noted.code)
+                measured = _measured(noted, measured)
+        if record is None and watch.reason is None and (ending is None or not watch.attempt.has_begun()):
+            return None
+        is_ours = record is None
+        if record is None and ending is not None:
+            is_out_of_memory = process.out_of_memory_kills() > self._upkeep.oom_kills
+            record = task_process.record_of_ending(ending, is_out_of_memory)
+        record = record or {"status": "failed", "error": "its process is gone", "error_type": watch.reason}
+        record = {**record, **{name: max(value, record.get(name) or 0) for name, value in measured.items()}}
+        record.setdefault("finished", time.time())
+        if watch.reason is not None and record["status"] == "failed":
+            record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
+            record.pop("retry_after", None)
+        if is_ours or watch.reason is not None:
+            try:
+                watch.attempt.write_exit(record)
+            except OSError as error:
+                log.error("cannot write the exit record: %s", error)
+        return record
+
+    def _word_of_end(self, watch: Watch) -> process.Reaped | None:
+        """Return how an adopted process ended, once its reaper has written it down; None when nobody has."""
+        deadline = time.monotonic() + WORD_OF_END
+        while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
+            if watch.attempt.read_exit() is not None:
+                return None
+            self._orders.look(STEP)
+        return process.Reaped(**noted) if noted is not None else None
+
+    def _report(self, watch: Watch, record: task_process.Record | None) -> None:
+        """Tell Redis how it ended, however long that takes."""
+        processor = self._client.get_processor(watch.task)
+        default = self._defaults.retry
+
+        def report() -> None:
+            if watch.reason == "superseded":
+                raise NotOwner(watch.task.id, None, watch.error)
+            if record is None:
+                self._give_up(watch)
+            elif record["status"] == "failed" and watch.reason == "cancelled":
+                processor.confirm_cancel(record)
+            elif record["status"] == "failed" and watch.reason == "stopped" and self._may_run_again(watch.task):
+                processor.release()
+            else:
+                processor.report(record, None if watch.reason == "stopped" else default)
+
+        try:
+            self._orders.insist(report, self._trouble)
+        except NotOwner as error:
+            log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
+        except OrderCame:
+            log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s",
+                        watch.task.id, watch.attempt.path)
+            raise
+        try:
+            watch.attempt.mark_reported()
+        except OSError as error:                       # it is kept longer than need be
+            log.warning("cannot mark %s as reported: %s", watch.attempt.path, error.strerror)
+
+    def _give_up(self, watch: Watch) -> None:
+        """Let go of an attempt whose process is gone without a word: nobody knows how far it had come."""
+        processor = self._client.get_processor(watch.task)
+        if not watch.attempt.has_begun():
+            processor.release()                        # nothing of it has run
+            return
+        error = (
+            f"lost: process {watch.pid} on {self._listener.node} is gone, and has left no word of how far it had come; "
+            f"to run it again: blueque requeue {watch.task.id}"
+        )
+        processor.lose(error, self._listener.instance or "", self._defaults.retry)
+
+    def _may_run_again(self, task: Task) -> bool:
+        return Retry.of(task.fields.get("retry"), self._defaults.retry) is not None
+
+
+def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any]:
+    """Return what an attempt took: as seen while it ran, and as the kernel tells at its end."""
+    return {
+        **measured,
+        "cpu_seconds": round(max(reaped.cpu_seconds, measured.get("cpu_seconds", 0.0)), 3),
+        "memory_peak": max(reaped.max_rss_bytes, measured.get("memory_peak", 0)),
+    }

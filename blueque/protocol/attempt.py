@@ -1,0 +1,71 @@
+"""What the transactions of an attempt have in common: who owns it, and the fields that come and go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from blueque import keys
+from blueque.connection import Command
+from blueque.errors import NotOwner
+
+Facts = Mapping[str, str | int | float] | None
+
+# How an attempt ended. What an earlier one left must not be taken for the end of this one.
+OUTCOME = (
+    "result", "result_encoding", "error", "error_type", "traceback", "exit_code", "signal", "memory_peak", "cpu_seconds",
+    "leaked", "lost_node", "last_seen", "finished",
+)
+# Who runs an attempt and since when. A task that is put in line again is nobody's.
+IDENTITY = (
+    "node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress", "progress_at",
+)
+# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
+LOST = ("lost", "poison")
+
+
+class Owned(NamedTuple):
+    """A task that is ours to change, as `looks.ownership` saw it."""
+
+    status: str
+    node: str
+    pid: str
+    is_to_be_cancelled: bool
+
+
+def owned(
+    task: str, snapshot: Sequence[str | None], token: str | None, node: str, *statuses: str, or_lost: bool = False
+) -> Owned:
+    """Return the task if it is in one of these states and the attempt with this token owns it. Raises NotOwner.
+
+    or_lost: also if it was declared lost and nobody has had it run again.
+    """
+    status, its_token, its_node, pid, _, error_type, cancel = snapshot
+    if status is None:
+        raise NotOwner(task, None, "it does not exist")
+    is_lost = or_lost and status == "failed" and error_type in LOST and token is not None
+    if status not in statuses and not is_lost:
+        raise NotOwner(task, status, f"it is {status}, not {statuses[0]}")
+    if its_token != token or (its_node != node and not is_lost):
+        raise NotOwner(task, status, f"it belongs to {its_node}")
+    return Owned(status, its_node or "", pid or "", cancel is not None)
+
+
+def ending(token: str | None, finished: float | None, now: float) -> list[str | float]:
+    """Return the fields that every end of an attempt writes; by `finished_by` it knows its own success."""
+    by: list[str | float] = [] if token is None else ["finished_by", token]
+    at: list[str | float] = [] if finished is None else ["finished", finished]
+    return [*by, *at, "updated", now]
+
+
+def record_cancelled(queue: str, task: str, token: str | None, now: float, facts: Facts) -> list[Command]:
+    return [
+        ("HDEL", keys.task(task), *OUTCOME, "cancel"),
+        ("HSET", keys.task(task), "status", "cancelled", *flat(facts), *ending(token, now, now)),
+        ("LPUSH", keys.cancelled(queue), task),
+    ]
+
+
+def flat(fields: Facts) -> list[str | int | float]:
+    """Return names and values in turn."""
+    return [item for field in (fields or {}).items() for item in field]

@@ -1,0 +1,119 @@
+"""What a person wants: cancel, requeue, order."""
+
+from __future__ import annotations
+
+from blueque import keys
+from blueque.connection import Command, Look, Redis
+from blueque.errors import NotCancellable, NotFailed, WrongQueue
+from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, record_cancelled
+from blueque.protocol.transaction import Answer, Change, transact
+
+
+def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float) -> str:
+    """Have a task never run, or ended: return `cancelled`, or `cancelling` when its listener has to end it first.
+
+    by, reason: who wants it, and why. Raises NotCancellable, WrongQueue.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, its_queue, node, token, asked, claimant = snapshot
+        if status is None:
+            raise NotCancellable(task, None, "it does not exist")
+        if its_queue != queue:
+            raise WrongQueue(task, queue)
+        if status == "cancelled":
+            return Answer("cancelled")
+        if status not in ("scheduled", "pending", "reserved", "started"):
+            raise NotCancellable(task, status, f"it is {status} already")
+        who: dict[str, str | int | float] = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
+        if status in ("reserved", "started") and token is None:
+            raise NotCancellable(task, status, f"{node} has it, a listener of 1.0.0, which cannot be told")
+        if status == "reserved" and claimant is not None:
+            raise NotCancellable(task, status, f"{claimant} has claimed it, as 1.0.0 does, and cannot be told")
+        if status == "started":
+            if asked is not None:
+                return Answer("cancelling")
+            return Change(
+                [
+                    ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
+                    ("ZADD", keys.orders(queue, node or ""), 0, 0),
+                ],
+                "cancelling",
+            )
+        places: dict[str | None, Command] = {
+            "pending": ("LREM", keys.pending(queue), 0, task),
+            "scheduled": ("ZREM", keys.scheduled(queue), task),
+            "reserved": ("LREM", keys.reserved(queue, node or ""), 1, task),
+        }
+        return Change(
+            [
+                places[status],
+                ("HDEL", keys.task(task), *IDENTITY),
+                *record_cancelled(queue, task, None, now, who),
+            ],
+            "cancelled",
+        )
+
+    look = Look(
+        [keys.task(task)],
+        [("HMGET", keys.task(task), "status", "queue", "node", "token", "cancel", "reclaimed_node")],
+        task,
+    )
+    return str(transact(redis, "cancel", look, decide))
+
+
+def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
+    """Put a failed or cancelled task in line again, its budgets new: a person's consent to another start.
+
+    mark: random, the same for every try of one call.
+    Raises NotFailed, WrongQueue.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, its_queue, its_mark, files = snapshot
+        if its_mark == mark:
+            return Answer(None)
+        if status not in ("failed", "cancelled"):
+            raise NotFailed(task, status)
+        if its_queue != queue:
+            raise WrongQueue(task, queue)
+        ended = keys.failed(queue) if status == "failed" else keys.cancelled(queue)
+        return Change(
+            [
+                ("LREM", ended, 1, task),
+                (
+                    "HDEL", keys.task(task), *IDENTITY, *OUTCOME, "failures", "interruptions", "last_error",
+                    "last_error_type", "cancel", "cancelled_by", "cancel_reason",
+                ),
+                (
+                    "HSET", keys.task(task), "status", "pending", "requeued", mark,
+                    *flat({"last_files": files} if files else {}), "updated", now,
+                ),
+                ("LPUSH", keys.pending(queue), task),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ]
+        )
+
+    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "requeued", "files")], task)
+    transact(redis, "requeue", look, decide)
+
+
+def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
+    """Leave an order for a listener: `drain`. False: there is no such listener alive."""
+    registration = keys.listener(queue, node)
+
+    def decide(known: list[str | None]) -> Answer | Change:
+        if known[0] != "alive":
+            return Answer(False)
+        if known[1] == what:
+            return Answer(True)
+        return Change(
+            [
+                ("HSET", registration, "order", what, "order_by", by),
+                ("ZADD", keys.orders(queue, node), 0, 0),
+            ],
+            True,
+        )
+
+    look = Look([registration], [("HMGET", registration, "state", "order")])
+    return bool(transact(redis, "order", look, decide))

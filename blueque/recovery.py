@@ -1,0 +1,233 @@
+"""Recovery: notices listeners that have died, and sees to what they left. Anybody may do it, any number at once.
+
+A listener is dead for certain when its process is gone: that can be seen on its own host only. From elsewhere all there
+is to see is its beat. It is taken for dead when its beat stood still for a whole lease, by the clock of whoever judges,
+who looked often, got every answer soon, and could have written himself: a Redis that is away, or too full to write, stops
+every beat, and nobody is dead for it. What is known of a listener, its lease among it, is what it said itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from blueque import process, protocol, settings
+from blueque.connection import Redis
+from blueque.inspector import Inspector
+from blueque.retry import Retry
+from blueque.task import Task
+
+log = logging.getLogger("blueque")
+
+LONGEST_PACE = 10.0                                    # seconds between two looks
+LOOK_AT_STARTED = 60.0                                 # seconds between two looks for tasks of listeners nobody remembers
+
+
+class _Seen:
+    """One listener, as this judge has seen it."""
+
+    def __init__(self, beat: float | None, since: float) -> None:
+        self.beat, self.since = beat, since            # since when the beat has stood still
+        self.known: dict[str, str] | None = None       # its registration; empty for one of 1.0.0
+        self.is_struck_by_us = False                   # nobody of 1.0.0 can be about to claim what it held
+
+    @property
+    def lease(self) -> float:
+        return _number(self.known, "lease", settings.LEASE)
+
+    @property
+    def lost_after(self) -> float:
+        return _number(self.known, "lost_after", settings.LOST_AFTER)
+
+    def may_be_judged_by_time(self) -> bool:
+        """Tell whether somebody beats for it: nobody does for a Listener used as a library, nor for 1.0.0."""
+        return _number(self.known, "beat_every", 0.0) > 0
+
+    def forget_time(self, now: float) -> None:
+        self.since = now
+
+
+class Recovery:
+    """A judge of the listeners of one queue.
+
+    redis: without patience, for a look that had to be repeated is a look that failed.
+    """
+
+    def __init__(self, redis: Redis, queue: str) -> None:
+        self.own_node = ""                             # of the listener that judges, if one does
+        self._redis, self._queue = redis, queue
+        self._inspector = Inspector(redis)
+        self._seen: dict[str, _Seen] = {}
+        self._last_look: float | None = None           # None: the last one failed
+        self._next_look_at_started = 0.0
+
+    @property
+    def pace(self) -> float:
+        """After how many seconds the next look is due."""
+        leases = [one.lease for one in self._seen.values() if one.may_be_judged_by_time()]
+        return min([LONGEST_PACE, *(lease / 5 for lease in leases)])
+
+    def step(self) -> list[Task]:
+        """Look once and do what is to be done now; return the started tasks of this host that nobody watches any more.
+
+        Raises RedisAway, RedisRefused, Contended; all that was seen standing still has then to stand still anew.
+        """
+        last, self._last_look = self._last_look, None
+        asked = time.monotonic()
+        beats, members = protocol.observe(self._redis, self._queue)
+        now = time.monotonic()
+        self._take_notice(beats, members, now)
+        if now >= self._next_look_at_started:
+            self._look_for_forgotten(now)
+            self._next_look_at_started = now + LOOK_AT_STARTED
+        self._read_registrations()
+        for one in self._seen.values():
+            allowed = one.lease / 4
+            if last is None or now - last > allowed or now - asked > allowed:
+                one.forget_time(now)
+        orphans: list[Task] = []
+        for node, one in list(self._seen.items()):
+            if node != self.own_node and self._is_dead(node, one, node in members, now):
+                orphans += self._see_to(node, one, now)
+        self._last_look = now
+        return orphans
+
+    def _take_notice(self, beats: dict[str, float], members: set[str], now: float) -> None:
+        """Note who has moved. One that is not mentioned any more is kept until it is seen that it holds nothing."""
+        for node in {*beats, *members}:
+            one = self._seen.get(node)
+            if one is None:
+                self._seen[node] = _Seen(beats.get(node), now)
+            elif one.beat != beats.get(node):
+                one.beat, one.since = beats.get(node), now
+                if one.known and one.known.get("state") == "dead":
+                    one.known = None                   # it has registered again
+        for node in self._seen.keys() - beats.keys() - members:
+            self._seen[node].known = None              # it may have taken leave, or been recovered by another
+
+    def _look_for_forgotten(self, now: float) -> None:
+        """Find listeners that hold started tasks and are mentioned nowhere else."""
+        for node in self._inspector.nodes_of_started(self._queue):
+            self._seen.setdefault(node, _Seen(None, now))
+
+    def _read_registrations(self) -> None:
+        unread = [node for node, one in self._seen.items() if one.known is None]
+        for node, known in zip(unread, self._inspector.registrations(self._queue, unread), strict=True):
+            self._seen[node].known = known
+
+    def _is_dead(self, node: str, one: _Seen, is_member: bool, now: float) -> bool:
+        """Tell whether it is dead by now, having declared it so if need be."""
+        known = one.known or {}
+        if not known:
+            return self._is_legacy_dead(node, one, is_member)
+        if known.get("state") == "dead":
+            return True
+        is_gone = process.shares_pids(known) and not process.is_alive(int(known.get("pid", "0")), known)
+        is_still = one.may_be_judged_by_time() and now - one.since >= one.lease
+        if not (is_gone or is_still):
+            return False
+        one.known = fresh = self._inspector.registration(self._queue, node)
+        if fresh.get("instance") != known.get("instance") or (is_still and float(fresh.get("beat_at", 0)) != one.beat):
+            one.forget_time(now)                       # it has moved after all
+            return False
+        if not protocol.fence(self._redis, self._queue, node, fresh["instance"], fresh.get("beat")):
+            one.forget_time(now)
+            return False
+        why = "its process is gone" if is_gone else f"its beat stood still for {now - one.since:.0f} s"
+        log.warning("fence node=%s queue=%s: %s", node, self._queue, why)
+        one.known = self._inspector.registration(self._queue, node)
+        return True
+
+    def _is_legacy_dead(self, node: str, one: _Seen, is_member: bool) -> bool:
+        """Judge a listener that has no registration: one of 1.0.0, or one that is not mentioned any more."""
+        host, _, pid = node.rpartition("_")
+        is_here = host == process.host_name() and pid.isdecimal() and len(pid) < 10
+        if is_member and is_here and not process.is_alive(int(pid), {}):
+            one.is_struck_by_us = protocol.strike(self._redis, self._queue, node)
+            if one.is_struck_by_us:
+                log.warning("strike node=%s queue=%s: its process is gone", node, self._queue)
+            return one.is_struck_by_us
+        return not is_member
+
+    def _see_to(self, node: str, one: _Seen, now: float) -> list[Task]:
+        """See to everything that a dead listener holds; return its started tasks that are of this host."""
+        orphans: list[Task] = []
+        instance = (one.known or {}).get("instance")
+        held = self._inspector.reserved(self._queue, node)
+        left = len(held)
+        for task_id in held:
+            task = self._inspector.task(task_id)
+            if task_id == held[0] and self._may_be_claimed(one, task, now):
+                continue
+            done = self._recover(node, instance, task)
+            if done == "started":
+                is_here = _is_of_this_host(task)
+                if self._is_lost(one, task, is_here, now):
+                    done = self._lose(node, one, task)
+                elif is_here and task.token is not None:
+                    orphans.append(task)
+            left -= done not in ("started", "claimed")
+        if left == 0 and protocol.forget(self._redis, self._queue, node, instance):
+            log.log(logging.INFO if instance else logging.DEBUG, "forget node=%s queue=%s", node, self._queue)
+            del self._seen[node]
+        return orphans
+
+    def _may_be_claimed(self, one: _Seen, task: Task, now: float) -> bool:
+        """Tell whether a listener of 1.0.0 may be about to claim the newest entry: it struck the dead one off, not we."""
+        is_struck_by_legacy = not one.known or "struck" in one.known
+        is_doubtful = is_struck_by_legacy and not one.is_struck_by_us and now - one.since < settings.LOST_AFTER
+        return is_doubtful and task.status == "reserved" and "reclaimed_node" not in task.fields
+
+    def _recover(self, node: str, instance: str | None, task: Task) -> str | None:
+        done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time())
+        if done == "claimed":
+            claimant = task.fields.get("reclaimed_node", "")
+            host, _, pid = claimant.rpartition("_")
+            if host == process.host_name() and pid.isdecimal() and not process.is_alive(int(pid), {}):
+                done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time(), claimant)
+        if done in ("released", "dropped"):
+            log.warning("recover task=%s queue=%s from=%s: %s", task.id, self._queue, node, done)
+        return done
+
+    def _is_lost(self, one: _Seen, task: Task, is_here: bool, now: float) -> bool:
+        """Tell whether a started task of a dead listener is to be given up."""
+        if is_here:
+            if process.is_alive(task.pid or 0, task.fields):
+                return False
+            # One of ours may have left an exit record in a spool, for a listener to find. One of 1.0.0 has none.
+            return task.token is None or now - one.since >= one.lost_after
+        return task.token is not None and now - one.since >= one.lost_after and not self._is_unattended(one)
+
+    def _is_unattended(self, one: _Seen) -> bool:
+        return bool(one.known) and not one.may_be_judged_by_time()
+
+    def _lose(self, node: str, one: _Seen, task: Task) -> str | None:
+        known = one.known or {}
+        seen = _number(known, "beat_at", 0.0)
+        now = time.time()
+        when = f", last seen at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seen))} UTC" if seen else ""
+        error = (
+            f"lost: listener {node}{when} is dead, and nobody knows how far process {task.pid} there had come; "
+            f"to run it again: blueque requeue {task.id}"
+        )
+        facts: dict[str, str | int | float] = {"lost_node": node, **({"last_seen": seen} if seen else {})}
+        default = Retry.parse(known.get("retry"))
+        became = protocol.lose(
+            self._redis, self._queue, task.id, task.token, node, known.get("instance"), error, default, now, facts
+        )
+        log.warning("lose task=%s queue=%s node=%s status=%s", task.id, self._queue, node, became)
+        return became
+
+
+def _is_of_this_host(task: Task) -> bool:
+    """Tell whether the task's process can be looked at here. 1.0.0 tells no more of one than its listener's host name."""
+    if "boot" in task.fields:
+        return process.shares_pids(task.fields)
+    return (task.node or "").rpartition("_")[0] == process.host_name()
+
+
+def _number(known: dict[str, str] | None, name: str, default: float) -> float:
+    try:
+        return float((known or {}).get(name, default))
+    except ValueError:
+        return default

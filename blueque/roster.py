@@ -1,0 +1,73 @@
+"""Roster: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
+
+A listener that is left behind its task by a master that has gone still uses one of the node's slots. The next master
+learns it here, without asking Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from blueque import process
+from blueque.attempt import remove, write_whole
+
+
+class Roster:
+    """The listeners beside one spool."""
+
+    def __init__(self, spool: str) -> None:
+        self._directory = f"{os.path.abspath(spool)}/listeners"
+
+    def join(self, queue: str, master: int) -> None:
+        """Note that this process is a listener. Raises OSError."""
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        entry = {"queue": queue, **process.identity(os.getpid()), "master": master,
+                 "master_start": process.start_ticks(master)}
+        path = f"{self._directory}/{os.getpid()}"
+        write_whole(f"{path}.new", json.dumps(entry).encode())
+        os.rename(f"{path}.new", path)
+
+    def leave(self) -> None:
+        remove(f"{self._directory}/{os.getpid()}")
+
+    def alive(self) -> set[int]:
+        """Return the pids of all listeners that live."""
+        return set(self._entries())
+
+    def left_behind(self, queue: str) -> set[int]:
+        """Return the pids of the listeners of the queue that live and whose master is gone."""
+        found: set[int] = set()
+        for pid, entry in self._entries().items():
+            master = {**entry, "pid_start": entry.get("master_start", "")}
+            if entry.get("queue") == queue and not process.is_alive(int(entry.get("master", "0")), master):
+                found.add(pid)
+        return found
+
+    def _entries(self) -> dict[int, dict[str, str]]:
+        """Return what is written of those that live; tidy away the others."""
+        found: dict[int, dict[str, str]] = {}
+        try:
+            names = os.listdir(self._directory)
+        except OSError:
+            return found
+        for name in names:
+            entry = _read(f"{self._directory}/{name}")
+            if not name.isdecimal() or entry is None:
+                continue
+            known = {key: str(value) for key, value in entry.items()}
+            if process.is_alive(int(name), known):
+                found[int(name)] = known
+            else:
+                remove(f"{self._directory}/{name}")
+        return found
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as file:
+            entry = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return entry if isinstance(entry, dict) else None

@@ -1,0 +1,113 @@
+"""Upkeep: what a listener does from time to time, idle or busy: beat, look after others, put due tasks in line."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from blueque import process
+from blueque.client import Client
+from blueque.defaults import Defaults
+from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
+from blueque.listener import Listener
+from blueque.orders import Order, Orders
+from blueque.protocol.membership import Standing
+from blueque.spool import Spool
+from blueque.task import Task
+from blueque.trouble import Trouble
+
+log = logging.getLogger("blueque")
+
+T = TypeVar("T")
+AFTER_TROUBLE = 1.0                                    # seconds until it is tried again
+
+
+class Upkeep:
+    """The regular duties of one listener. None of them waits, but for an answer from Redis."""
+
+    def __init__(
+        self, client: Client, listener: Listener, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble
+    ) -> None:
+        self._listener, self._defaults, self._spool = listener, defaults, spool
+        self._orders, self._trouble = orders, trouble
+        self._queue = client.get_queue(listener.queue)
+        self._recovery = client.get_recovery(listener.queue)
+        self._next_beat = self._next_look = 0.0
+        self._orphans: list[Task] = []
+        self.is_drained = False                        # somebody has left us the order to drain
+        self.oom_kills = 0                             # of this machine, as counted at our last beat
+
+    def register(self, fatal: Iterable[str] = ()) -> None:
+        """Register, however long it takes. Raises what is `fatal`, and OrderCame."""
+        defaults = self._defaults
+        register = functools.partial(self._listener.register, defaults.timing, self._spool.root, defaults.retry)
+        self._orders.insist(register, self._trouble, until=Order.DRAIN, fatal=fatal)
+        self._recovery.own_node = self._listener.node
+        self._next_beat = time.monotonic() + defaults.timing.beat
+        self.oom_kills = process.out_of_memory_kills()
+
+    def seconds_left(self) -> float:
+        """Return for how many seconds there is nothing to do here."""
+        return max(min(self._next_beat, self._next_look) - time.monotonic(), 0.01)
+
+    def keep_up(self, watched: str | None = None) -> Standing | None:
+        """Do what is due. Return how the task that we watch stands, if Redis has told."""
+        standing = None
+        if time.monotonic() >= self._next_beat or self._listener.has_order:
+            standing = self._beat(watched)
+        if time.monotonic() >= self._next_look:
+            self.look_after_others()
+        return standing
+
+    @property
+    def has_orphans(self) -> bool:
+        return bool(self._orphans)
+
+    def take_orphans(self) -> list[Task]:
+        """Return the tasks of this host that were last seen to be watched by nobody."""
+        orphans, self._orphans = self._orphans, []
+        return orphans
+
+    def look_after_others(self) -> None:
+        """See which other listeners have died, and to what they left."""
+        try:
+            self._orphans = self._recovery.step()
+        except (RedisAway, RedisRefused, Contended) as error:
+            self._trouble.tell(str(error), "waiting")
+            self._next_look = time.monotonic() + AFTER_TROUBLE
+        else:
+            self._next_look = time.monotonic() + self._recovery.pace
+
+    def insist(self, action: Callable[[], T]) -> T:
+        """Call until Redis does it, registering again if need be. Raises OrderCame."""
+        while True:
+            try:
+                return self._orders.insist(action, self._trouble, until=Order.DRAIN)
+            except NotRegistered:
+                self.register()
+
+    def _beat(self, watched: str | None) -> Standing | None:
+        self.oom_kills = process.out_of_memory_kills()
+        self._listener.has_order = False
+        try:
+            try:
+                standing = self._listener.beat(watched)
+            except NotRegistered:
+                self._listener.register(self._defaults.timing, self._spool.root, self._defaults.retry)
+                self._recovery.own_node = self._listener.node
+                standing = self._listener.beat(watched)
+            self._queue.enqueue_due_tasks()
+            self._trouble.tell(None)
+        except (RedisAway, RedisRefused, Contended) as error:
+            self._trouble.tell(str(error), "waiting")
+            self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
+            return None
+        self._next_beat = time.monotonic() + self._defaults.timing.beat
+        if standing.order == "drain" and not self.is_drained:
+            log.warning("told to drain: taking nothing new, leaving after the task")
+            self.is_drained = True
+            self._orders.now = max(self._orders.now, Order.DRAIN)
+        return standing

@@ -1,0 +1,190 @@
+"""Watch: one attempt that runs, what it takes, and everything that may end it.
+
+It does not wait and knows no Redis: whoever waits calls `step` when `next_step` says so, and looks at `pidfd`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from blueque import process
+from blueque.attempt import Attempt
+from blueque.limits import Limits
+from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.tree import Stopping, Tree
+
+log = logging.getLogger("blueque")
+
+SAMPLE = 10.0                                          # seconds between two looks at memory; short tasks are never looked at
+SAMPLE_LIMITED = 1.0                                   # the same under a memory limit
+STALL_STEPS = 10                                       # looks at the progress within a stall limit
+MEMORY_WARNING = 0.9                                   # part of the memory limit at which the warning comes
+NEVER = float("inf")
+
+
+class Watch:
+    """An attempt and the process that runs it.
+
+    limits: what it is held to.
+    is_child: whether the process is our own child, and its end ours to see.
+    """
+
+    def __init__(self, task: Task, attempt: Attempt, pid: int, limits: Limits, is_child: bool) -> None:
+        self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
+        self._start = process.start_ticks(pid) if is_child else int(task.fields.get("pid_start", "0"))
+        self.pidfd = _open(pid, task, is_child)        # None: the process is gone
+        self.reason: str | None = None                 # why we have ended it: an error_type, or cancelled, stopped, fenced
+        self.error = ""                                # the same in a sentence
+        self._limits = limits
+        began = attempt.began_at()
+        self._began = time.monotonic() if began is None else began
+        self._tree: Tree | None = None
+        self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED)
+        self._progress: float | None = None
+        self._progressed_at = time.monotonic()
+        self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
+        self._warned: set[str] = set()
+        self._kill_at = NEVER
+        self._stopping: Stopping | None = None         # of what is left when the process itself has ended
+
+    @property
+    def next_step(self) -> float:
+        """When `step` is to be called next, on the monotonic clock."""
+        limit = NEVER
+        if self._limits.time is not None and self.reason is None:
+            limit = self._began + self._limits.time
+            if "time_limit" not in self._warned:
+                limit -= self._limits.lead
+        return min(limit, self._sample_at, self._stall_at, self._kill_at)
+
+    def step(self) -> None:
+        """Do what is due: measure, warn, end."""
+        now = time.monotonic()
+        if now >= self._sample_at:
+            self._sample(now)
+        if self.reason is None:
+            self._hold_to_time(now)
+            self._hold_to_progress(now)
+        elif now >= self._kill_at:
+            log.warning("killing task=%s pid=%d after a grace of %g s", self.task.id, self.pid, self._limits.grace)
+            self._signal(signal.SIGKILL)
+            self._kill_at = NEVER
+
+    def end(self, reason: str, error: str) -> None:
+        """End the attempt: SIGTERM to all its processes, and SIGKILL after the grace."""
+        if self.reason is not None:
+            return
+        self.reason, self.error = reason, error
+        log.warning("stopping task=%s pid=%d: %s", self.task.id, self.pid, error)
+        self._signal(signal.SIGTERM)
+        self._kill_at = time.monotonic() + self._limits.grace
+        self._stall_at = NEVER
+
+    def end_the_rest(self, strays: set[int] | None) -> float | None:
+        """The process having ended, end what it has left running; return when to call again, None when nothing is left.
+
+        strays: children that have come to us; None when others may have got them, so that all processes are looked at.
+        """
+        if self._stopping is None:
+            if strays is not None and not strays and self._tree is None:
+                return None
+            from blueque.tree import Stopping  # here: see _get_tree
+
+            self._stopping = Stopping(self._get_tree(), self._limits.grace)
+        return self._stopping.step(time.monotonic(), strays or ())
+
+    def measured(self) -> dict[str, Any]:
+        """Return what the attempt took, as far as it is known: memory_peak, cpu_seconds, leaked."""
+        found: dict[str, Any] = {}
+        if self._tree is not None:
+            found = {"memory_peak": self._tree.peak_memory, "cpu_seconds": round(self._tree.cpu_seconds, 3)}
+        if self._stopping is not None and self._stopping.ended:
+            found["leaked"] = self._stopping.ended
+        return found
+
+    def close(self) -> None:
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def _get_tree(self) -> Tree:
+        if self._tree is None:
+            from blueque.tree import Tree  # here: short tasks do without, and what a listener imports, each fork copies
+
+            self._tree = Tree(self.pid, self._start)
+        return self._tree
+
+    def _signal(self, number: int) -> None:
+        self._get_tree().signal(number)
+
+    def _sample(self, now: float) -> None:
+        usage = self._get_tree().look()
+        limit = self._limits.memory
+        self._sample_at = now + (SAMPLE if limit is None else SAMPLE_LIMITED)
+        if limit is None or self.reason is not None:
+            return
+        if usage.memory <= limit * MEMORY_WARNING:
+            return
+        used = self._get_tree().measure_memory()       # what they share counted once
+        if used > limit:
+            self.end("memory_limit", f"memory_limit of {limit:,} bytes exceeded with {used:,} bytes")
+        elif used > limit * MEMORY_WARNING:
+            self._warn("memory_limit")
+
+    def _hold_to_time(self, now: float) -> None:
+        limit, ran = self._limits.time, now - self._began
+        if limit is None:
+            return
+        if ran >= limit:
+            self.end("time_limit", f"time_limit of {limit:g} s exceeded after {ran:.1f} s")
+        elif ran >= limit - self._limits.lead:
+            self._warn("time_limit")
+
+    def _hold_to_progress(self, now: float) -> None:
+        limit = self._limits.stall
+        if limit is None or self.reason is not None:
+            return
+        # Not the age of the file, which goes by a clock that may be set, but whether it has changed.
+        progress = self.attempt.progressed()
+        if progress != self._progress:
+            self._progress, self._progressed_at = progress, now
+            self._warned.discard("stall_limit")
+        silent = now - self._progressed_at
+        if silent >= limit:
+            self.end("stall_limit", f"stall_limit of {limit:g} s exceeded, no progress for {silent:.1f} s")
+        elif silent >= limit - self._limits.lead:
+            self._warn("stall_limit")
+        self._stall_at = min(now + limit / STALL_STEPS, self._progressed_at + limit)
+        if self.reason is not None:
+            self._stall_at = NEVER
+
+    def _warn(self, limit: str) -> None:
+        """Tell the task, and it alone, that a limit is near: SIGUSR1, if somebody wants such warnings."""
+        if limit in self._warned or self._limits.lead <= 0:
+            return
+        self._warned.add(limit)
+        log.warning("warning task=%s pid=%d: near its %s", self.task.id, self.pid, limit)
+        if self.pidfd is not None:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGUSR1)
+            except ProcessLookupError:
+                pass
+
+
+def _open(pid: int, task: Task, is_child: bool) -> int | None:
+    """Return a descriptor that tells of the end of the process; None when it has ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    # With the descriptor in hand the pid cannot become another's unseen. A child of ours is a zombie at worst.
+    if is_child or process.is_alive(pid, task.fields):
+        return pidfd
+    os.close(pidfd)
+    return None
