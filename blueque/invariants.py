@@ -24,7 +24,8 @@ class Finding(NamedTuple):
     key: where it is. task, queue, node: what it is about, where there is one.
     sentence: the facts, for a person.
     fix: the repair, or None when a person has to decide.
-    text: the entry that is wrong. seen: the hash of the task, for a repair to make sure that it has not changed.
+    text, place: the entry that is wrong or missing; of a key of a wrong type, text is that type.
+    seen: the hash of the task, so that a repair can make sure that it has not changed.
     """
 
     code: str
@@ -35,6 +36,7 @@ class Finding(NamedTuple):
     fix: str | None
     node: str | None = None
     text: str | None = None
+    place: Place | None = None
     seen: Hash | None = None
 
     @property
@@ -87,7 +89,7 @@ class Standing(NamedTuple):
 
     @property
     def words(self) -> str:
-        return "which is dead" if self.state == "dead" else "of which nothing is known"
+        return "which is dead" if self.state == "dead" else "which nobody remembers"
 
 
 @dataclass
@@ -150,9 +152,10 @@ def _broken(task: str, seen: Hash) -> Finding | None:
         return Finding("stump", key, task, None, sentence, "mend", seen=seen)
     missing = sorted({"queue", "parameters", "status"} - seen.names)
     if missing:
-        return Finding("partial", key, task, seen.queue, f"task {task} has no {' and no '.join(missing)}.", None, seen=seen)
+        sentence = f"task {task} has no {' and no '.join(missing)}. Set it with HSET, or delete the key."
+        return Finding("partial", key, task, seen.queue, sentence, None, seen=seen)
     if seen.status not in STATUSES:
-        sentence = f"task {task} has the status {seen.status!r}, which is none that Blueque knows."
+        sentence = f"task {task} has the status {seen.status!r}, which Blueque does not know."
         return Finding("unknown_status", key, task, seen.queue, sentence, None, seen=seen)
     return None
 
@@ -189,7 +192,8 @@ def _holder(standing: Standing, picture: Picture, task: str, seen: Hash, entry: 
     node, queue = entry.place.node, entry.place.queue
     if standing.lives:
         if seen.status == "pending":
-            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it."
+            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it. "
+            sentence += "It does when it starts or connects again; if it is dead, others find that out."
             yield _of_entry("popped", task, seen, entry, sentence, None)
         return
     is_claimed = seen.status in HELD and seen.claimant is not None
@@ -197,13 +201,11 @@ def _holder(standing: Standing, picture: Picture, task: str, seen: Hash, entry: 
         return
     if seen.status == "started" and standing.state == "dead":
         return                                         # its process may live; it waits to be adopted or given up
-    sentence = f"task {task} is {seen.status} and in the list of listener {node} of queue {queue}, {standing.words}"
+    sentence = f"task {task} of queue {queue} is {seen.status} and held by listener {node}, {standing.words}."
     if seen.status == "started":
-        sentence += "; a listener or scheduler of Blueque 2 on this queue settles that."
+        sentence += f" A listener or scheduler of the queue declares it lost; blueque requeue {task} then runs it again."
     elif is_claimed:
-        sentence += f". {seen.claimant} of 1.0.0 has claimed it: if that is dead, remove the field reclaimed_node."
-    else:
-        sentence += "."
+        sentence += f" {seen.claimant} has claimed it: if that is dead, remove the field reclaimed_node."
     yield _of_entry("held", task, seen, entry, sentence, None if is_claimed or seen.status == "started" else "recover")
 
 
@@ -211,10 +213,11 @@ def _fields(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
     key, queue = keys.task(task), seen.queue or ""
     if {"result", "error"} <= seen.names:
         sentence = f"task {task} is {seen.status} and has both a result and an error: it was finished twice."
+        sentence += "" if seen.status in FINISHED else " The end of this attempt settles that."
         yield Finding("both", key, task, queue, sentence, "mend" if seen.status in FINISHED else None, seen=seen)
     is_ours = picture.standing(queue, seen.node).state is not None and (seen.attempt or "0") != "0"
     if seen.status in HELD and is_ours and seen.token is None:
-        sentence = f"task {task} is {seen.status}{_where(seen)}, a listener of Blueque 2, but has no token."
+        sentence = f"task {task} is {seen.status}{_where(seen)}, a listener of Blueque 2, but has no token: who runs it?"
         yield Finding("no_token", key, task, queue, sentence, None, node=seen.node, seen=seen)
 
 
@@ -241,7 +244,8 @@ def _listener(queue: str, node: str, standing: Standing) -> Iterator[Finding]:
             yield found("orders", keys.orders(queue, node), sentence, "realign")
         return
     if standing.instance is None or standing.state not in ("alive", "dead"):
-        yield found("registration", key, f"the registration of {who} has no instance, or an unknown state.", None)
+        yield found("registration", key, f"the registration of {who} has no instance, or an unknown state."
+                        " If it is gone, delete the key.", None)
         return
     if not standing.is_noted:
         yield found("node", keys.nodes(queue), f"{who} is registered, but is not among the nodes.", "realign")
@@ -254,12 +258,12 @@ def _listener(queue: str, node: str, standing: Standing) -> Iterator[Finding]:
 def _garbage(picture: Picture) -> Iterator[Finding]:
     for place, text in picture.garbage:
         sentence = f"{place} has the entry {text!r}, which cannot mean anything there."
-        yield Finding("garbage", place.key, None, place.queue, sentence, "drop_hint", node=place.node or None, text=text)
+        yield _of_entry("garbage", None, None, Entry(place, text), sentence, "drop_hint")
 
 
-def _of_entry(code: str, task: str, seen: Hash, entry: Entry, sentence: str, fix: str | None) -> Finding:
+def _of_entry(code: str, task: str | None, seen: Hash | None, entry: Entry, sentence: str, fix: str | None) -> Finding:
     place, text = entry
-    return Finding(code, place.key, task, place.queue, sentence, fix, node=place.node or None, text=text, seen=seen)
+    return Finding(code, place.key, task, place.queue, sentence, fix, place.node or None, text, place, seen)
 
 
 def _where(seen: Hash) -> str:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from legacy import Legacy, install
+from programs import running_programs
 
-from blueque import keys, protocol
-from blueque.audit import audit
+from blueque import BluequeError, Client, Processor, Retry, Task, keys, protocol
+from blueque.audit import Finding, audit, repair
+from blueque.invariants import WARNINGS
 
 Q = 'films "à la carte" \\ [1]'
 NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
@@ -198,3 +208,494 @@ def test_each_damage_has_exactly_its_own_finding(house, damage, settle):
 
     assert [(finding.code, finding.key, finding.task) for finding in found] == [(damage.code, damage.key, damage.task)]
     assert (found[0].fix is not None) == damage.is_fixed
+
+
+FIXED = [damage for damage in DAMAGES if damage.is_fixed]
+LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
+# What is repaired otherwise than by putting everything back as it was, as a deleted task, or a listener that is dead.
+CHANGED = {"mend", "recover", "forget"}
+
+
+@pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
+def test_a_repaired_damage_leaves_a_clean_audit(house, damage):
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+
+    assert repair(house.redis, found, 9.0)
+
+    assert audit(house.redis) == []
+
+
+@pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
+def test_a_repair_puts_back_what_was_and_nothing_else(house, damage, state):
+    before = tidy(state())
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    if found.fix in CHANGED or "another queue" in damage.name or "deleted" in damage.name or "index" in damage.name:
+        return
+
+    repair(house.redis, found, 9.0)
+
+    assert tidy(state()) == before
+
+
+def tidy(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a repair may change: the order of lists, and `updated`."""
+    def tidied(value: Any) -> Any:
+        if isinstance(value, list):
+            return sorted(value)
+        return {name: text for name, text in value.items() if name != "updated"} if isinstance(value, dict) else value
+
+    return {key: tidied(value) for key, value in state.items() if key != W}
+
+
+@pytest.mark.parametrize("damage", LEFT, ids=[damage.name for damage in LEFT])
+def test_what_a_person_has_to_decide_is_left_as_it_is(house, damage, state):
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    before = state()
+
+    assert not repair(house.redis, found, 9.0)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
+def test_a_repair_that_comes_too_late_does_no_harm(house, damage):
+    """Somebody else has repaired it meanwhile: the second repair finds nothing to do, and does nothing."""
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    repair(house.redis, found, 9.0)
+    before = audit(house.redis)
+
+    repair(house.redis, found, 9.5)
+
+    assert audit(house.redis) == before
+
+
+def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage():
+    document = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+    table = document.partition("## Invariants\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+)", table, flags=re.M)
+
+    assert {code for code, _ in rows} == {damage.code for damage in DAMAGES} >= WARNINGS
+    assert {repair for _, repair in rows} - {"none"} <= set(protocol.__all__)
+    assert {code for code, repair in rows if repair != "none"} == {damage.code for damage in FIXED}
+    assert {code for code, repair in rows if repair == "none"} <= {damage.code for damage in LEFT}
+
+
+def codes(findings: Iterable[Finding]) -> list[str]:
+    return sorted(finding.code for finding in findings)
+
+
+def repair_all(redis: Any) -> list[Finding]:
+    """Repair until nothing is left that can be; return what is."""
+    for _ in range(5):
+        found = audit(redis)
+        if not [finding for finding in found if finding.fix and repair(redis, finding, 9.0)]:
+            break
+    return found
+
+
+# A look at what moves
+
+
+def test_a_task_that_has_moved_on_meanwhile_is_no_finding(house):
+    house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    def reserve(seconds: float) -> None:
+        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
+
+    assert codes(audit(house.redis)) == ["popped"]
+    assert audit(house.redis, 1.0, reserve) == []
+
+
+def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(house):
+    house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    def run_and_pop_again(seconds: float) -> None:
+        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
+        protocol.release(house.redis, Q, "pending", "t", NODE, 9.0)
+        house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    assert audit(house.redis, 1.0, run_and_pop_again) == []
+
+
+def test_what_comes_up_during_the_pause_is_left_to_the_next_audit(house):
+    house.cli.lpush(P, "nobody")
+
+    found = audit(house.redis, 1.0, lambda seconds: house.cli.lpush(P, "somebody"))
+
+    assert [finding.task for finding in found] == ["nobody"]
+
+
+def test_the_pause_is_as_long_as_asked_for_and_only_made_if_there_is_a_suspect(house):
+    pauses: list[float] = []
+    audit(house.redis, 2.5, pauses.append)
+    house.cli.lpush(P, "nobody")
+    audit(house.redis, 2.5, pauses.append)
+
+    assert pauses == [2.5]
+
+
+def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
+    stop = threading.Event()
+
+    def work(node: str) -> None:
+        with contextlib.closing(Client(url)) as client:
+            own, instance = client._redis, f"i-{node}"
+            protocol.register(own, "busy", node, instance, {}, 1.0)
+            while not stop.is_set():
+                task, token = uuid.uuid4().hex, uuid.uuid4().hex
+                protocol.enqueue(own, "busy", task, "p", None, 1.0)
+                popped, _ = protocol.pop(own, "busy", node, instance)
+                if popped and protocol.reserve(own, "busy", popped, token, node, instance, 1.0):
+                    protocol.start(own, "busy", popped, token, node, 1, 1.0)
+                    protocol.complete(own, "busy", popped, token, node, "r", None, 1.0)
+
+    threads = [threading.Thread(target=work, args=(f"h_{n}",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = [audit(redis, 0.1) for _ in range(5)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen == [[]] * 5
+    assert audit(redis) == []
+
+
+def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house, client):
+    """Its EXEC ends every watch on the connection, and with it that of the next enqueue's spare id."""
+    queue = client.get_queue(Q)
+    queue.enqueue("p")
+    assert house.redis.ahead is not None
+    spare = house.redis.ahead.look.task
+    house.cli.lpush(P, "nobody")
+    audit(house.redis, 0.01)
+    house.cli.hset(T(spare), "status", "taken")
+
+    assert queue.enqueue("p") != spare
+
+
+# Repairs beside others
+
+
+def test_an_entry_that_is_right_by_now_stays(house):
+    house.cli.lpush(C, "late")
+    (found,) = audit(house.redis)
+    house.cli.hset(T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"})
+
+    assert not repair(house.redis, found, 9.0)
+
+    assert audit(house.redis) == []
+
+
+def test_a_task_that_was_put_back_and_popped_meanwhile_is_not_put_in_line_again(house):
+    """A listener of 1.0.0 would run the second entry, whatever the hash says."""
+    house.cli.lrem(P, 1, "pending")
+    (found,) = audit(house.redis)
+    repair(house.redis, found, 9.0)
+    protocol.pop(house.redis, Q, NODE, f"i-{NODE}")
+
+    assert not repair(house.redis, found, 9.5)
+
+    assert house.cli.lrange(P, 0, -1) == ["second"]
+
+
+def test_a_reserved_task_of_a_forgotten_listener_in_no_list_is_put_in_line_in_two_steps(house):
+    house.cli.lrem(R, 1, "reserved")
+    house.cli.hset(T("reserved"), "node", GHOST)
+
+    assert repair_all(house.redis) == []
+
+    assert house.cli.lindex(P, -1) == "reserved"
+    assert "token" not in house.cli.hgetall(T("reserved"))
+
+
+def test_a_task_popped_by_two_listeners_that_died_is_in_line_once(house):
+    house.cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT")
+    house.cli.lpush(keys.reserved(Q, GHOST), "pending")
+
+    assert repair_all(house.redis) == []
+
+    assert house.cli.lrange(P, 0, -1).count("pending") == 1
+
+
+def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
+    for damage in FIXED:
+        damage.done(house.cli)
+
+    assert [finding for finding in repair_all(house.redis) if finding.fix] == []
+
+
+# Names
+
+
+def test_a_list_that_may_be_of_two_queues_is_of_the_one_whose_task_it_holds(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    cli.lmove(keys.pending("a_b"), keys.reserved("a_b", "h_1"), "RIGHT", "LEFT")
+
+    (found,) = audit(redis)
+
+    assert (found.code, found.task, found.queue, found.node) == ("held", "of a_b", "a_b", "h_1")
+
+
+def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    cli.lpush(keys.reserved("a_b", "h_1"), "nobody")
+
+    (found,) = audit(redis)
+
+    assert (found.code, found.fix) == ("unknown_key", None)
+
+
+def test_a_listener_that_is_known_owns_its_list_whatever_the_names(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.register(redis, queue, "h_1", "i", {}, 1.0)
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    protocol.pop(redis, "a_b", "h_1", "i")
+    protocol.reserve(redis, "a_b", "of a_b", "t", "h_1", "i", 2.0)
+
+    assert audit(redis) == []
+
+
+def test_keys_of_other_programs_are_none_of_ours(redis, cli):
+    cli.set("other", 1)
+    cli.set("blue", 1)
+
+    assert audit(redis) == []
+
+
+# Size
+
+
+def test_a_large_redis_is_read_in_pieces(redis, cli):
+    pipeline = cli.pipeline()
+    for number in range(2500):
+        task = f"t{number}"
+        pipeline.hset(T(task), mapping={"status": "complete", "queue": "large", "parameters": "p", "attempt": 1})
+        pipeline.lpush(keys.complete("large"), task)
+        pipeline.zadd(keys.tasks("large"), {task: 1})
+    pipeline.zadd(keys.QUEUES, {"large": 0})
+    pipeline.execute()
+    assert audit(redis) == []
+    for number in range(0, 2500, 50):
+        cli.lrem(keys.complete("large"), 1, f"t{number}")
+
+    assert codes(audit(redis, 0.01)) == ["missing"] * 50
+
+
+# Health
+
+
+class Bustle:
+    """People and listeners that do what they may, in any order."""
+
+    def __init__(self, seed: int, client: Client, redis: Any) -> None:
+        self.random, self.client, self.redis = Random(seed), client, redis
+        self.queue, self.made = client.get_queue(Q), list[str]()
+        self.nodes: dict[str, str] = {}
+        self.tasks: dict[str, Task | None] = {}
+        for number in range(3):
+            self.register(f"h{number}.example.com_{number}")
+
+    def register(self, node: str) -> None:
+        self.nodes[node], self.tasks[node] = uuid.uuid4().hex, None
+        protocol.register(self.redis, Q, node, self.nodes[node], {"beat_every": 10}, time.time())
+
+    def step(self) -> str:
+        name = self.random.choice([
+            "enqueue", "enqueue", "enqueue", "schedule", "due", "take", "take", "take", "start", "start", "complete", "fail",
+            "release", "progress", "cancel", "confirm", "requeue", "delete", "die", "leave", "order", "beat",
+        ])
+        with contextlib.suppress(BluequeError):
+            getattr(self, name)()
+        return name
+
+    def any_task(self) -> str:
+        return self.random.choice(self.made or ["none"])
+
+    def any_node(self) -> str:
+        return self.random.choice(list(self.nodes))
+
+    def processor(self) -> Processor:
+        busy = [task for task in self.tasks.values() if task is not None]
+        if not busy:
+            raise BluequeError("all are idle")
+        return self.client.get_processor(self.random.choice(busy))
+
+    def enqueue(self) -> None:
+        if self.client.get_inspector().pending(Q) > 3:
+            return
+        self.made.append(self.queue.enqueue("p", retry=self.random.choice([None, Retry(max=1, backoff=0), Retry(max=2)])))
+
+    def schedule(self) -> None:
+        self.made.append(self.queue.schedule("p", time.time() + self.random.choice([-5, 5, 500])))
+
+    def due(self) -> None:
+        protocol.enqueue_due(self.redis, Q, time.time() + 100)
+
+    def take(self) -> None:
+        node = self.any_node()
+        task = self.tasks[node]
+        if task is not None and self.client.get_task(task.id).token == task.token:
+            return
+        popped, _ = protocol.pop(self.redis, Q, node, self.nodes[node])
+        if popped:
+            token = uuid.uuid4().hex
+            fields = protocol.reserve(self.redis, Q, popped, token, node, self.nodes[node], time.time())
+            self.tasks[node] = None if fields is None else Task(popped, fields)
+
+    def start(self) -> None:
+        self.processor().start(self.random.randint(2, 9999))
+
+    def complete(self) -> None:
+        self.processor().complete({"a": 1})
+
+    def fail(self) -> None:
+        self.processor().fail(self.random.choice([ValueError("no"), "no"]))
+
+    def release(self) -> None:
+        self.processor().release()
+
+    def progress(self) -> None:
+        self.processor().progress("50 %")
+
+    def confirm(self) -> None:
+        processor = self.processor()
+        if "cancel" in self.client.get_task(processor._task.id).fields:
+            processor.confirm_cancel({})
+
+    def cancel(self) -> None:
+        self.queue.cancel(self.any_task(), "me", "why not")
+
+    def requeue(self) -> None:
+        self.queue.requeue(self.any_task())
+
+    def delete(self) -> None:
+        task_id = self.any_task()
+        self.queue.delete_task(self.client.get_task(task_id))
+
+    def leave(self) -> None:
+        node = self.any_node()
+        if protocol.deregister(self.redis, Q, node, self.nodes[node]):
+            self.register(node)
+
+    def beat(self) -> None:
+        node = self.any_node()
+        protocol.beat(self.redis, Q, node, self.nodes[node], self.random.randint(1, 99), time.time())
+
+    def order(self) -> None:
+        protocol.order(self.redis, Q, self.any_node(), "drain", "me")
+
+    def die(self) -> None:
+        """Die, and be found dead: what had not started is in line again, what had started is adopted, or lost."""
+        node, now = self.any_node(), time.time()
+        instance = self.nodes.pop(node)
+        (beat,) = self.redis.read(("HGET", keys.listener(Q, node), "beat"))
+        protocol.fence(self.redis, Q, node, instance, beat)
+        self.tasks.pop(node)
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            protocol.recover(self.redis, Q, task_id, node, instance, now)
+        assert audit(self.redis) == [] or not self.redis.read(("LLEN", keys.reserved(Q, node)))[0]
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            token, heir = self.client.get_task(task_id).token, self.any_node()
+            if self.random.random() < 0.5:
+                protocol.adopt(self.redis, Q, task_id, token, node, heir, self.nodes[heir], now)
+            else:
+                protocol.lose(self.redis, Q, task_id, token, node, instance, "lost", None, now)
+            if self.random.random() < 0.5 and token:
+                protocol.restore(self.redis, Q, task_id, token, heir, self.nodes[heir], 77, {}, now, now)
+        protocol.forget(self.redis, Q, node, instance)
+        self.register(node)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_done_as_it_should_be_leaves_no_finding(client, redis, seed):
+    bustle = Bustle(seed, client, redis)
+    for number in range(600):
+        done = bustle.step()
+
+        assert audit(redis) == [], f"seed {seed}, step {number}: {done}"
+
+
+# Beside 1.0.0
+
+
+@pytest.fixture(scope="session")
+def _installed():
+    install()
+
+
+@pytest.fixture
+def legacy(_installed, url, tmp_path):
+    with running_programs(tmp_path) as programs:
+        yield Legacy(url, programs)
+
+
+LISTENER = """
+listener = client.get_listener("video")
+"""
+RESERVE = LISTENER + """
+task = listener.listen()
+"""
+START = RESERVE + """
+processor = client.get_processor(task)
+processor.start(os.getpid())
+task = client.get_task(task.id)
+processor = client.get_processor(task)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'queue = client.get_queue("video"); queue.enqueue("p"); queue.schedule("p", 4e9); queue.schedule("p", 1)',
+        'queue = client.get_queue("video"); queue.schedule("p", time.time() + 0.01); time.sleep(0.02)\n'
+        'queue.enqueue_due_tasks()',
+        LISTENER, RESERVE, START, START + "processor.complete('r')", START + "processor.fail('e')",
+        START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))",
+    ],
+)
+def test_what_1_0_0_does_is_no_finding(legacy, redis, client, code):
+    legacy.run('client.get_queue("video").enqueue("p")')
+    legacy.run(code)
+    protocol.register(redis, "video", NODE, "i", {}, 1.0)
+    popped, _ = protocol.pop(redis, "video", NODE, "i")
+    if popped:
+        protocol.reserve(redis, "video", popped, "t", NODE, "i", 2.0)
+        protocol.start(redis, "video", popped, "t", NODE, 99, 3.0)
+
+    assert audit(redis) == []
+
+
+def test_a_task_that_1_0_0_has_claimed_from_a_dead_listener_is_no_finding(legacy, redis):
+    legacy.run('client.get_queue("video").enqueue("p")')
+    legacy.run(RESERVE)
+
+    (status,) = legacy.run(LISTENER + "say(listener.claim_orphan().status)")
+
+    assert status == "reserved"
+    assert audit(redis) == []
+
+
+def test_the_documented_defects_of_1_0_0_are_found_and_repaired(legacy, redis, client):
+    for _ in range(4):
+        client.get_queue("video").enqueue("p")
+    twice = START + "processor.complete('r'); processor.complete('r')"
+    both_ends = START + "processor.complete('r'); processor.fail('e')"
+    deleted = START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))"
+    stump = deleted + "; processor.complete('r')"
+    second_listener = LISTENER + "client.get_listener('video')"
+    for code in (twice, both_ends, deleted, stump, second_listener):
+        legacy.run(code)
+
+    found = audit(redis)
+
+    assert codes(found) == ["both", "double", "misplaced", "no_hash", "score", "stump"]
+    assert all(finding.fix for finding in found)
+    assert repair_all(redis) == []

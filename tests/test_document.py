@@ -25,6 +25,7 @@ from blueque import keys, protocol
 from blueque.connection import Redis
 from blueque.embedded import Server
 from blueque.errors import BluequeError, NodeTaken, NotFinished, NotOwner, NotRegistered, WrongQueue
+from blueque.places import Place
 from blueque.protocol.transaction import prove
 from blueque.retry import Retry
 from blueque.task import FIELDS
@@ -328,6 +329,46 @@ scheduled_by_1_0_0 = given(
     raw("ZADD", keys.scheduled(Q), 8, "t1"),
 )
 
+
+# Repairs. What is damaged is "t1", and what is missing or too much there is an entry of it.
+
+
+def drop_hint(place: Place, text: str = "t1", task: str = "t1") -> Given:
+    return lambda redis: protocol.drop_hint(redis, place, text, task)
+
+
+def put_back(
+    place: Place, status: str, updated: str | None = None, node: str | None = None, pid: str | None = None
+) -> Given:
+    return lambda redis: protocol.put_back(redis, place, "t1", status, node, pid, updated, 9.25)
+
+
+def mend(redis: Redis) -> None:
+    protocol.mend(redis, "t1")
+
+
+def realign(redis: Redis) -> None:
+    protocol.realign(redis, Q, NODE)
+
+
+def recount(redis: Redis) -> None:
+    protocol.recount(redis, Q)
+
+
+def at(place: Place, **more: Any) -> Values:
+    return {**TASK, "KEY": place.key, "TEXT": "t1", "PID": 99, **more}
+
+
+IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place("started", Q)
+LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
+A_LIST, A_LISTENERS_LIST, A_SORTED_SET, A_SET = (
+    "it is a list", "it is the list of a listener", "it is a sorted set", "it is a set"
+)
+THE_LINE, ANOTHER_LIST = "it is the line", "it is another list"
+IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = "it is dead and a member", "it is registered", "it is not registered"
+UNDONE = "it is complete or cancelled", "it is failed or cancelled"
+both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
+
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
@@ -404,6 +445,48 @@ SAMPLES = [
     Sample("claim", "none left", dead_listener, claim(), CLAIM, [FORGOTTEN, MARKED]),
     Sample("claim", "of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), claim(None), CLAIM, [FORGOTTEN]),
     Sample("claim", "struck off already", nothing, claim(), CLAIM, until="MULTI"),
+    Sample("drop_hint", "in line, deleted", raw("LPUSH", keys.pending(Q), "t1"), drop_hint(IN_LINE), at(IN_LINE), [A_LIST]),
+    Sample("drop_hint", "held twice", given(registered(), reserved("t1"), raw("LPUSH", HELD.key, "t1")), drop_hint(HELD),
+           at(HELD), [A_LIST, A_LISTENERS_LIST]),
+    Sample("drop_hint", "held and in line", given(enqueued("t1"), raw("LPUSH", HELD.key, "t1")), drop_hint(HELD), at(HELD),
+           [A_LIST, A_LISTENERS_LIST]),
+    Sample("drop_hint", "scheduled, and pending", given(enqueued("t1"), raw("ZADD", LATER.key, 1, "t1")), drop_hint(LATER),
+           at(LATER), [A_SORTED_SET]),
+    Sample("drop_hint", "started, and pending", given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
+           drop_hint(RUNNING, "n 1 t1"), at(RUNNING, TEXT="n 1 t1"), [A_SET]),
+    Sample("drop_hint", "again", nothing, drop_hint(IN_LINE), at(IN_LINE), [A_LIST], until="MULTI"),
+    Sample("drop_hint", "popped", given(registered(), enqueued("t1"), popped()), drop_hint(HELD), at(HELD),
+           [A_LIST, A_LISTENERS_LIST], until="MULTI"),
+    Sample("put_back", "in line", given(enqueued("t1"), raw("DEL", IN_LINE.key)), put_back(IN_LINE, "pending", "1.0"),
+           at(IN_LINE), [A_LIST, THE_LINE]),
+    Sample("put_back", "in line, popped since", given(registered(), enqueued("t1"), popped()),
+           put_back(IN_LINE, "pending", "0.5"), at(IN_LINE), [A_LIST], until="MULTI"),
+    Sample("put_back", "in the list of its listener", given(registered(), reserved("t1"), raw("DEL", HELD.key)),
+           put_back(HELD, "reserved", node=NODE), at(HELD), [A_LIST, ANOTHER_LIST]),
+    Sample("put_back", "again", completed("t1"), put_back(ENDED, "complete", node=NODE, pid="99"), at(ENDED), [A_LIST],
+           until="MULTI"),
+    Sample("put_back", "scheduled", given(scheduled("t1", 8.5), raw("DEL", LATER.key)), put_back(LATER, "scheduled"),
+           at(LATER, SCORE=8.5), [A_SORTED_SET]),
+    Sample("put_back", "in the index", given(enqueued("t1"), raw("DEL", ALL.key)), put_back(ALL, "pending"),
+           at(ALL, SCORE=1.0), [A_SORTED_SET]),
+    Sample("put_back", "started", given(registered(), started("t1"), raw("DEL", RUNNING.key)),
+           put_back(RUNNING, "started", node=NODE, pid="99"), at(RUNNING), [A_SET]),
+    Sample("put_back", "started, and has moved on", completed("t1"), put_back(RUNNING, "started", node=NODE, pid="99"),
+           at(RUNNING), until="MULTI"),
+    Sample("mend", "a stump", raw("HSET", keys.task("t1"), "status", "failed", "error", "e"), mend, TASK, ["it is no task"]),
+    Sample("mend", "complete", given(completed("t1"), both_outcomes), mend, TASK, UNDONE[:1]),
+    Sample("mend", "failed", given(failed("t1"), both_outcomes), mend, TASK, UNDONE[1:]),
+    Sample("mend", "cancelled", given(enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")),
+           mend, TASK, UNDONE),
+    Sample("mend", "not finished", given(enqueued("t1"), both_outcomes), mend, TASK, until="MULTI"),
+    Sample("mend", "again", completed("t1"), mend, TASK, until="MULTI"),
+    Sample("mend", "deleted", nothing, mend, TASK, until="MULTI"),
+    Sample("realign", "no last beat", given(registered(), raw("DEL", keys.nodes(Q))), realign, {**TASK, "BEAT_AT": 2.0},
+           [IS_REGISTERED]),
+    Sample("realign", "dead", given(registered(), raw("HSET", keys.listener(Q, NODE), "state", "dead")), realign,
+           {**TASK, "BEAT_AT": 2.0}, [IS_REGISTERED, IS_DEAD]),
+    Sample("realign", "not registered", raw("ZADD", keys.nodes(Q), 2, NODE), realign, TASK, [IS_NOT_REGISTERED]),
+    Sample("recount", "as usual", given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)), recount, {**TASK, "COUNT": 1}),
 ]
 
 

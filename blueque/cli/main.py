@@ -16,6 +16,7 @@ _VERBS = {
     "status": ("blueque.cli.status", "status", "Show queues, running tasks and listeners on one screen."),
     "ls": ("blueque.cli.tasks", "ls", "List tasks."),
     "show": ("blueque.cli.tasks", "show_task", "Show everything about one task."),
+    "doctor": ("blueque.cli.doctor", "doctor", "Check Redis and everything in it; --fix repairs."),
     "enqueue": ("blueque.cli.enqueue", "enqueue", "Put tasks in a queue and print their ids."),
 }
 

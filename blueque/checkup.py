@@ -1,0 +1,141 @@
+"""The checkup of the server: will it keep what it is given, and can Blueque do there what it has to?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from blueque.connection import Redis, exchange, raise_refusal
+from blueque.errors import RedisRefused
+from blueque.survey import to_seconds
+
+OLDEST = (6, 2)
+FULL = 0.8                                             # of the memory that it may use
+SKEW = 2.0                                             # seconds between two clocks that are no matter
+
+
+class Check(NamedTuple):
+    """What one look at the server has shown.
+
+    level: ok, warn, fail, or unknown: this user may not ask.
+    """
+
+    name: str
+    level: str
+    sentence: str
+
+
+def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
+    """Look at the server in every way that matters."""
+    facts, latency = _facts(redis)
+    speed = f"answers in {1000 * latency:.1f} ms"
+    if facts is None:
+        unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
+        return [Check("info", "unknown", unknown), _transactions(redis), _clock(redis, clock)]
+    return [*judge(facts, speed), _transactions(redis), _clock(redis, clock)]
+
+
+def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
+    """Yield what there is to say of a server that has told this of itself, as INFO does."""
+    yield from _version(facts, speed)
+    yield from _role(facts)
+    yield from _memory(facts)
+    yield from _persistence(facts)
+
+
+def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
+    """Return what INFO says, and how many seconds a round trip takes."""
+    redis.read(("PING",))                              # so that it is no connecting that is measured
+    began = time.perf_counter()
+    redis.read(("PING",))
+    latency = time.perf_counter() - began
+    try:
+        (text,) = redis.read(("INFO",))
+    except RedisRefused:
+        return None, latency
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line), latency
+
+
+def _transactions(redis: Redis) -> Check:
+    connection = redis.connection()
+    connection.ahead = None                            # our EXEC ends the watch of what was looked at ahead
+    try:
+        raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
+    except RedisRefused as error:
+        return Check("transactions", "fail", f"it takes no MULTI ({error.answer}): nothing can be changed safely.")
+    return Check("transactions", "ok", "it takes MULTI and EXEC.")
+
+
+def _version(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
+    name = "Valkey" if "valkey_version" in facts else "Redis"
+    version = facts.get("valkey_version") or facts.get("redis_version", "of unknown version")
+    numbers = [part for part in facts.get("redis_version", "").split(".") if part.isdecimal()]
+    if numbers and tuple(map(int, numbers[:2])) < OLDEST:
+        yield Check("version", "fail", f"{name} {version} is too old: 6.2 or newer is needed.")
+    else:
+        yield Check("version", "ok" if numbers else "unknown", f"{name} {version}, {speed}.")
+
+
+def _role(facts: Mapping[str, str]) -> Iterator[Check]:
+    if facts.get("role") == "slave":
+        yield Check("role", "fail", "it is a replica, which takes no changes: use the address of its primary.")
+    if facts.get("cluster_enabled") == "1":
+        yield Check("cluster", "fail", "it is part of a cluster, where one transaction cannot reach all keys.")
+
+
+def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
+    used = _number(facts, "used_memory")
+    limit = _number(facts, "maxmemory") or _number(facts, "total_system_memory")
+    if used is not None:
+        sentence = f"memory: {_size(used)}{f' of {_size(limit)}' if limit else ''} in use."
+        yield Check("memory", "warn" if limit and used > FULL * limit else "ok", sentence)
+    policy = facts.get("maxmemory_policy")
+    if policy is None:
+        yield Check("maxmemory-policy", "unknown", "what it does when its memory is full.")
+    elif policy != "noeviction":
+        sentence = f"maxmemory-policy is {policy}: Redis may delete tasks without a word. Set it to noeviction."
+        yield Check("maxmemory-policy", "warn", sentence)
+    else:
+        yield Check("maxmemory-policy", "ok", "maxmemory-policy is noeviction.")
+
+
+def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
+    if facts.get("aof_enabled") == "0":
+        sentence = "appendonly is off: should the server die, all that changed since the last snapshot is lost."
+        yield Check("appendonly", "warn", sentence)
+    elif facts.get("aof_enabled") == "1":
+        yield Check("appendonly", "ok", "appendonly is on.")
+    else:
+        yield Check("appendonly", "unknown", "whether it writes an append-only file.")
+    writes = {"aof_last_write_status": "append-only file", "aof_last_bgrewrite_status": "rewrite of the append-only file",
+              "rdb_last_bgsave_status": "snapshot"}
+    for name, what in writes.items():
+        if facts.get(name, "ok") != "ok":
+            sentence = f"its last {what} could not be written ({name} is {facts[name]}): see its log."
+            yield Check(name.replace("_", "-"), "fail", sentence)
+
+
+def _clock(redis: Redis, clock: Callable[[], float]) -> Check:
+    before = clock()
+    (reply,) = redis.read(("TIME",))
+    after = clock()
+    skew = abs(to_seconds(reply) - (before + after) / 2)
+    sentence = f"its clock and the one here are {skew:.1f} s apart"
+    if skew - (after - before) / 2 > SKEW:
+        return Check("clock", "warn", f"{sentence}: times and ages shown are wrong by that.")
+    return Check("clock", "ok", f"{sentence}.")
+
+
+def _number(facts: Mapping[str, str], name: str) -> int | None:
+    text = facts.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

@@ -1,0 +1,156 @@
+"""`blueque doctor`: is the server in order, and is everything in it as it must be? With --fix what is not is repaired."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from blueque.address import hide_password
+from blueque.audit import Finding, Report
+from blueque.checkup import Check
+from blueque.cli import show
+from blueque.cli.failure import ATTENTION
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.doctor import Doctor
+from blueque.errors import Contended, RedisRefused
+from blueque.version import __version__
+
+ROUNDS = 5                                             # one repair may bring another to light
+
+# What is printed before a line, and the state whose colour it has.
+_MARKS = {"ok": ("ok", "complete"), "warn": ("warn", "reserved"), "fail": ("FAIL", "failed"), "unknown": ("?", "")}
+_INDENT = 6
+_REPAIRS = {
+    "drop_hint": "remove that entry", "put_back": "put it there", "recover": "put it in line again", "mend": "remove that",
+    "forget": "forget it", "realign": "make them agree", "recount": "count anew",
+}
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Repair what can be repaired without starting anything twice.")
+@click.option("--settle", type=DURATION, default="2s", show_default=True, metavar="DURATION",
+              help="How long a thing has to be wrong: what moves meanwhile is fine.")
+@json_option
+@shared_options
+@pass_invocation
+def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> int:
+    """Check Redis and everything that Blueque has in it.
+
+    \b
+    blueque doctor
+    blueque doctor --fix
+
+    It reads every key, so it is for people, not for a program that runs all the time. The exit code is 75 if there is a
+    failure or a warning.
+    """
+    the_doctor = invocation.client().get_doctor()
+    checks = the_doctor.check()
+    report = the_doctor.audit(settle)
+    fixed: list[Finding] = []
+    if fix:
+        report = _repair(the_doctor, report, settle, fixed)
+    levels = [*(check.level for check in checks), *(_level(finding) for finding in report.findings)]
+    if as_json:
+        _print_json(invocation, checks, report, fixed)
+    else:
+        _print_text(invocation, checks, report, fixed, fix)
+        click.echo(_summary(levels.count("fail"), levels.count("warn"), len(fixed)))
+    return ATTENTION if {"fail", "warn"} & set(levels) else 0
+
+
+def _repair(the_doctor: Doctor, report: Report, settle: float, fixed: list[Finding]) -> Report:
+    """Repair until nothing is left that can be; return what is."""
+    for _ in range(ROUNDS):
+        repaired = [finding for finding in report.findings if finding.fix and _is_repaired(the_doctor, finding)]
+        if not repaired:
+            break
+        fixed += repaired
+        report = the_doctor.audit(settle)
+    return report
+
+
+def _is_repaired(the_doctor: Doctor, finding: Finding) -> bool:
+    try:
+        return the_doctor.repair(finding)
+    except (RedisRefused, Contended) as error:         # of this one; the others may go well
+        show.talk(f"{finding.fix} {finding.key}: {error}")
+        return False
+
+
+def _print_text(
+    invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding], is_fixing: bool
+) -> None:
+    url, origin = invocation.address()
+    _print_line("ok", f"blueque {__version__} at {hide_password(url)} ({origin})")
+    for check in checks:
+        _print_line(check.level, check.sentence)
+    counts = f"{_count(report.queues, 'queue')}, {_count(report.tasks, 'task')}"
+    if not report.findings:
+        _print_line("ok", f"{counts}: every task is in exactly one place.")
+    for finding in fixed:
+        _print_line("ok", f"fixed: {finding.sentence}")
+    for finding in report.findings:
+        would = "" if is_fixing or finding.fix is None else f" --fix would {_REPAIRS[finding.fix]}."
+        _print_line(_level(finding), finding.sentence + would)
+
+
+def _print_line(level: str, text: str) -> None:
+    mark, state = _MARKS[level]
+    first, *others = _wrapped(show.clean(text))
+    click.echo(f"{show.paint(mark.ljust(_INDENT), state)}{first}".rstrip())
+    for other in others:
+        click.echo(" " * _INDENT + other)
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Yield the lines of a text, none wider than a terminal; in a pipe it is one line."""
+    if not show.is_terminal():
+        yield text
+        return
+    columns = show.terminal_width() - _INDENT
+    line = ""
+    for word in text.split(" "):
+        if line and show.width(f"{line} {word}") > columns:
+            yield line
+            line = ""
+        *whole, line = show.pieces(f"{line} {word}" if line else word, columns)
+        yield from whole
+    yield line
+
+
+def _summary(failures: int, warnings: int, fixed: int) -> str:
+    said = [_count(count, word) for count, word in ((failures, "failure"), (warnings, "warning")) if count]
+    return ", ".join([*said, *([f"{fixed} fixed"] if fixed else [])]) or "all is well"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _level(finding: Finding) -> str:
+    return "warn" if finding.is_warning else "fail"
+
+
+def _print_json(invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding]) -> None:
+    url, origin = invocation.address()
+    show.print_json(
+        "doctor",
+        version=__version__,
+        redis={"url": hide_password(url), "origin": origin},
+        **show.times(now=time.time()),
+        checks=[check._asdict() for check in checks],
+        queues=report.queues,
+        tasks=report.tasks,
+        findings=[_item(finding) for finding in report.findings],
+        fixed=[_item(finding) for finding in fixed],
+    )
+
+
+def _item(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code, "level": _level(finding), "key": finding.key, "task": finding.task, "queue": finding.queue,
+        "node": finding.node, "sentence": finding.sentence, "fix": finding.fix,
+    }

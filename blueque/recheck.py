@@ -1,0 +1,71 @@
+"""The recheck: the second look of an audit, at what was suspect in the first, all at one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from blueque import keys
+from blueque.connection import Redis
+from blueque.invariants import Finding, Hash, Picture
+from blueque.places import LISTS, TYPES, Entry, Place, home
+from blueque.questions import Question, Rolls, about_listeners, about_task, ask_at_once, conclude, note, readable
+
+
+def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tuple[Picture, dict[str, Hash]]:
+    """Look once more at what the findings are about, at one instant."""
+    picture, tasks = Picture(oddities=dict(first.oddities)), dict[str, Hash]()
+    suspects = {finding.task: finding.seen for finding in findings if finding.task is not None}
+    entries = {task: _candidates(first, task, seen or Hash()) for task, seen in suspects.items()}
+    places = {entry.place for some in entries.values() for entry in some}
+    queues = {finding.queue for finding in findings if finding.queue is not None} | {place.queue for place in places}
+    rolls = {queue: Rolls() for queue in queues}
+    pairs = {pair for pair in first.listeners if pair[0] in queues}
+    for finding in findings:
+        nodes = (finding.node, *((finding.seen.node, finding.seen.claimant) if finding.seen else ()))
+        pairs |= {(finding.queue, node) for node in nodes if node is not None and finding.queue is not None}
+    questions = [question for queue in queues for question in _about_queue(picture, queue, rolls[queue], suspects)]
+    questions += about_listeners(picture, rolls, sorted(pairs), suspects)
+    for task, some in entries.items():
+        questions += about_task(task, tasks)
+        questions += [question for entry in some for question in _about_entry(picture, task, entry)]
+    kinds = [question for finding in findings for question in _about_key(picture, finding)]
+    ask_at_once(redis, [*readable(questions, first), *kinds])
+    conclude(picture, rolls)
+    return picture, tasks
+
+
+def _about_queue(picture: Picture, queue: str, roll: Rolls, only: Iterable[str]) -> list[Question]:
+    def take_score(score: str | None) -> None:
+        picture.scores[queue] = None if score is None else float(score)
+
+    return [
+        (("ZSCORE", keys.QUEUES, queue), take_score),
+        (("SMEMBERS", keys.listeners(queue)), roll.members.update),
+        (("ZRANGE", keys.nodes(queue), 0, -1), roll.noted.update),
+        (("SMEMBERS", keys.started(queue)), lambda texts: note(picture, Place("started", queue), texts, roll, only)),
+        (("ZRANGE", keys.wake(queue), 0, -1), lambda texts: note(picture, Place("wake", queue), texts, roll)),
+    ]
+
+
+def _candidates(first: Picture, task: str, seen: Hash) -> set[Entry]:
+    """Return where the task was or should have been, without the places that are read whole."""
+    entries = set(first.entries.get(task, ()))
+    if seen.queue is not None:
+        entries |= {Entry(Place("tasks", seen.queue), task)}
+        if seen.status in TYPES:
+            entries |= set(home(task, seen.status, seen.queue, seen.node, seen.pid))
+    return {entry for entry in entries if entry.place.kind not in ("reserved", "started")}
+
+
+def _about_entry(picture: Picture, task: str, entry: Entry) -> list[Question]:
+    place, text = entry
+    if place.kind in LISTS:
+        return [(("LPOS", place.key, text, "COUNT", 0), lambda found: picture.note(task, place, text, len(found or ())))]
+    return [(("ZSCORE", place.key, text), lambda score: picture.note(task, place, text, int(score is not None)))]
+
+
+def _about_key(picture: Picture, finding: Finding) -> list[Question]:
+    key = finding.key
+    if key not in picture.oddities:
+        return []
+    return [(("TYPE", key), lambda kind: None if kind == finding.text else picture.oddities.pop(key))]

@@ -1,0 +1,329 @@
+"""`blueque doctor`: what it says of a server and of what is in it, what it repairs, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+import unicodedata
+
+import pytest
+import redis as redis_py
+
+from blueque import Client, checkup, keys, protocol
+from blueque.embedded import running_server
+
+PROGRAM = [sys.executable, "-m", "blueque.cli.main", "doctor", "--settle", "0.01"]
+HOSTILE = "it's \"a\"\x1b[31m\nqueue " + "漢字" * 24
+
+
+@pytest.fixture(scope="session")
+def _kept_server():
+    with running_server("--appendonly", "yes") as server:
+        yield server
+
+
+@pytest.fixture
+def server(_kept_server):
+    """An empty server with which nothing is wrong; what a test has set is set back."""
+    with redis_py.Redis.from_url(_kept_server.url) as client:
+        client.flushall()
+        yield _kept_server
+        for name, value in {"maxmemory": "0", "maxmemory-policy": "noeviction"}.items():
+            client.config_set(name, value)
+
+
+@pytest.fixture
+def environ(server):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))}
+    return kept | {"BLUEQUE_REDIS_URL": server.url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8"}
+
+
+@pytest.fixture
+def doctor(environ):
+    """Run the program without a terminal."""
+
+    def doctor(*arguments, **more):
+        return subprocess.run(
+            [*PROGRAM, *arguments], env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
+        )
+
+    return doctor
+
+
+@pytest.fixture
+def on_terminal(environ):
+    """Run the program on a terminal of 80 columns and return the lines that it shows."""
+
+    def on_terminal(*arguments):
+        ours, theirs = pty.openpty()
+        environment = environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+        program = subprocess.Popen([*PROGRAM, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        while piece := read(ours):
+            shown += piece
+        os.close(ours)
+        program.wait(30)
+        return shown.decode().replace("\r\n", "\n").splitlines()
+
+    return on_terminal
+
+
+def read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:                                    # the other end is closed
+        return b""
+
+
+def marks(result):
+    return [line[:5].rstrip() for line in result.stdout.splitlines()[:-1]]
+
+
+def levels(result):
+    return {check["name"]: check["level"] for check in json.loads(result.stdout)["checks"]}
+
+
+def damage(redis, cli):
+    """Take a task from the line for a listener of which nobody knows, and put an id in line that is nobody's."""
+    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    cli.lmove(keys.pending("video"), keys.reserved("video", "host_9"), "LEFT", "LEFT")
+    cli.lpush(keys.pending("video"), "nobody")
+
+
+# What is in it
+
+
+def test_when_all_is_well_it_says_so_and_ends_with_0(doctor, redis):
+    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+
+    result = doctor()
+
+    assert (result.returncode, result.stderr, set(marks(result))) == (0, "", {"ok"})
+    assert "1 queue, 1 task: every task is in exactly one place." in result.stdout
+    assert result.stdout.splitlines()[-1] == "all is well"
+
+
+def test_each_finding_is_a_line_with_its_repair_and_the_code_is_75(doctor, redis, cli):
+    damage(redis, cli)
+
+    result = doctor()
+
+    lines = [line for line in result.stdout.splitlines() if line.startswith("FAIL")]
+    assert result.returncode == 75
+    assert len(lines) == 2
+    assert "task t1 of queue video is pending and held by listener host_9" in lines[0]
+    assert lines[0].endswith("--fix would put it in line again.")
+    assert result.stdout.splitlines()[-1] == "2 failures"
+
+
+def test_looking_changes_nothing(doctor, redis, cli, state):
+    damage(redis, cli)
+    before = state()
+
+    doctor()
+
+    assert state() == before
+
+
+def test_a_warning_counts_as_such(doctor, redis, cli):
+    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    cli.zincrby(keys.QUEUES, 2, "video")
+
+    result = doctor()
+
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (75, "1 warning")
+    assert "warn  blueque_queues counts 2 listeners of queue video, which has 0. --fix would count anew." in result.stdout
+
+
+def test_fix_repairs_and_says_what_it_did(doctor, redis, cli, client):
+    damage(redis, cli)
+
+    result = doctor("--fix")
+
+    assert result.returncode == 0
+    assert len([line for line in result.stdout.splitlines() if line.startswith("ok    fixed: ")]) == 2
+    assert result.stdout.splitlines()[-1] == "2 fixed"
+    assert cli.lrange(keys.pending("video"), 0, -1) == ["t1"]
+    assert doctor().returncode == 0
+
+
+def test_fix_goes_on_with_what_a_repair_brings_to_light(doctor, redis, cli, client):
+    protocol.register(redis, "video", "host_9", "i", {}, 1.0)
+    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    protocol.pop(redis, "video", "host_9", "i")
+    protocol.reserve(redis, "video", "t1", "token", "host_9", "i", 2.0)
+    cli.delete(keys.listener("video", "host_9"), keys.reserved("video", "host_9"), keys.nodes("video"))
+    cli.srem(keys.listeners("video"), "host_9")
+
+    result = doctor("--fix")
+
+    assert result.returncode == 0
+    assert (client.get_task("t1").status, cli.lrange(keys.pending("video"), 0, -1)) == ("pending", ["t1"])
+
+
+def test_fix_leaves_what_a_person_has_to_decide_and_the_code_is_75(doctor, redis, cli):
+    damage(redis, cli)
+    cli.set("blueque_other", "1")
+
+    result = doctor("--fix")
+
+    assert result.returncode == 75
+    assert result.stdout.splitlines()[-1] == "1 warning, 2 fixed"
+    assert cli.get("blueque_other") == "1"
+
+
+def test_json_is_one_object_with_everything(doctor, redis, cli, server):
+    damage(redis, cli)
+
+    result = doctor("--json")
+
+    told = json.loads(result.stdout)
+    assert (result.returncode, told["blueque"], told["kind"]) == (75, 2, "doctor")
+    assert told["redis"] == {"url": server.url, "origin": "BLUEQUE_REDIS_URL"}
+    assert {check["level"] for check in told["checks"]} == {"ok"}
+    assert (told["queues"], told["tasks"], told["fixed"]) == (1, 1, [])
+    held = {name: value for name, value in told["findings"][0].items() if name != "sentence"}
+    assert held == {"code": "held", "level": "fail", "key": keys.reserved("video", "host_9"), "task": "t1", "queue": "video",
+                    "node": "host_9", "fix": "recover"}
+
+
+def test_json_tells_what_was_fixed(doctor, redis, cli):
+    damage(redis, cli)
+
+    told = json.loads(doctor("--json", "--fix").stdout)
+
+    assert ([finding["code"] for finding in told["fixed"]], told["findings"]) == (["held", "no_hash"], [])
+
+
+def test_on_a_terminal_every_line_fits_and_nothing_is_left_out(on_terminal, redis, cli):
+    protocol.enqueue(redis, HOSTILE, "t" * 100, "{}", "json", 1.0)
+    cli.lpush(keys.failed(HOSTILE), "t" * 100)
+
+    shown = on_terminal()
+
+    assert all(columns_of(line) <= 80 for line in shown)
+    text = re.sub(r"\n {6}", "", "\n".join(shown)).replace(" ", "")
+    assert "t" * 100 in text
+    assert "漢字" * 24 in text
+
+
+def columns_of(line):
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
+
+
+def test_what_comes_from_redis_cannot_steer_a_terminal(doctor, redis, cli):
+    cli.lpush(keys.pending("video"), "\x1b[31m\nred")
+
+    result = doctor()
+
+    assert "\x1b" not in result.stdout
+    assert r"\x1b[31m\nred" in result.stdout
+
+
+def test_a_moment_to_settle_has_to_be_a_duration(doctor):
+    assert doctor("--settle", "soon").returncode == 2
+
+
+def test_without_a_server_the_code_is_69(doctor):
+    result = doctor("--redis-url", "redis://127.0.0.1:1/0")
+
+    assert (result.returncode, result.stdout) == (69, "")
+
+
+# The server
+
+
+def test_a_server_that_may_delete_tasks_is_warned_of(doctor, cli):
+    cli.config_set("maxmemory-policy", "allkeys-lru")
+
+    result = doctor()
+
+    assert result.returncode == 75
+    assert "warn  maxmemory-policy is allkeys-lru: Redis may delete tasks without a word." in result.stdout
+
+
+def test_a_server_that_is_nearly_full_is_warned_of(doctor, cli):
+    cli.config_set("maxmemory", str(int(cli.info("memory")["used_memory"] * 1.1)))
+
+    assert levels(doctor("--json"))["memory"] == "warn"
+
+
+def test_a_server_without_a_file_is_warned_of(doctor):
+    with running_server() as other:
+        assert levels(doctor("--json", "--redis-url", other.url))["appendonly"] == "warn"
+
+
+def test_what_a_user_may_not_ask_for_is_unknown_and_no_failure(doctor, server, cli):
+    cli.acl_setuser("half", enabled=True, nopass=True, categories=["+@all"], commands=["-info", "-config"], keys="*")
+
+    result = doctor("--redis-url", server.url.replace("redis://", "redis://half:x@"))
+
+    assert (result.returncode, marks(result).count("?")) == (0, 1)
+
+
+def test_a_user_who_may_not_use_multi_is_told(doctor, server, cli):
+    cli.acl_setuser("bare", enabled=True, nopass=True, categories=["+@all"], commands=["-multi"], keys="*")
+
+    told = levels(doctor("--json", "--redis-url", server.url.replace("redis://", "redis://bare:x@")))
+
+    assert told["transactions"] == "fail"
+
+
+def test_a_user_who_may_not_scan_is_told(doctor, server, cli):
+    cli.acl_setuser("blind", enabled=True, nopass=True, categories=["+@all"], commands=["-scan"], keys="*")
+
+    result = doctor("--redis-url", server.url.replace("redis://", "redis://blind:x@"))
+
+    assert (result.returncode, "Traceback" in result.stderr) == (77, False)
+
+
+FACTS = {
+    "redis_version": "7.2.4", "role": "master", "used_memory": "50", "maxmemory": "100", "maxmemory_policy": "noeviction",
+    "aof_enabled": "1", "aof_last_write_status": "ok", "aof_last_bgrewrite_status": "ok", "rdb_last_bgsave_status": "ok",
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "level"),
+    [
+        ({"redis_version": "6.2.0"}, "version", "ok"), ({"redis_version": "6.0.16"}, "version", "fail"),
+        ({"redis_version": "10.0.0"}, "version", "ok"), ({"redis_version": ""}, "version", "unknown"),
+        ({"valkey_version": "8.1.0"}, "version", "ok"), ({"role": "slave"}, "role", "fail"),
+        ({"cluster_enabled": "1"}, "cluster", "fail"), ({"used_memory": "80"}, "memory", "ok"),
+        ({"used_memory": "81"}, "memory", "warn"), ({"maxmemory": "0"}, "memory", "ok"),
+        ({"maxmemory": "0", "total_system_memory": "60"}, "memory", "warn"),
+        ({"maxmemory_policy": "volatile-lru"}, "maxmemory-policy", "warn"), ({"aof_enabled": "0"}, "appendonly", "warn"),
+        ({"aof_last_write_status": "err"}, "aof-last-write-status", "fail"),
+        ({"aof_last_bgrewrite_status": "err"}, "aof-last-bgrewrite-status", "fail"),
+        ({"rdb_last_bgsave_status": "err"}, "rdb-last-bgsave-status", "fail"),
+    ],
+)
+def test_what_a_server_tells_of_itself_is_judged(facts, name, level):
+    told = {check.name: check.level for check in checkup.judge(FACTS | facts, "")}
+
+    assert told.pop(name) == level
+    assert set(told.values()) == {"ok"}
+
+
+@pytest.mark.parametrize(("skew", "level"), [(1.5, "ok"), (-1.5, "ok"), (3.0, "warn"), (-3.0, "warn")])
+def test_clocks_that_are_more_than_two_seconds_apart_are_warned_of(redis, skew, level):
+    told = {check.name: check.level for check in checkup.check(redis, lambda: time.time() + skew)}
+
+    assert told["clock"] == level
+
+
+def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(server):
+    client = Client(server.url)
+    queue = client.get_queue("video")
+    queue.enqueue("p")
+    assert client._redis.ahead is not None
+
+    client.get_doctor().check()
+
+    assert client._redis.ahead is None
