@@ -24,10 +24,20 @@ import pytest
 from blueque import keys, protocol
 from blueque.connection import Redis
 from blueque.embedded import Server
-from blueque.errors import BluequeError, NodeTaken, NotFinished, NotOwner, NotRegistered, WrongQueue
+from blueque.errors import (
+    BluequeError,
+    NodeTaken,
+    NotCancellable,
+    NotFailed,
+    NotFinished,
+    NotOwner,
+    NotRegistered,
+    WrongQueue,
+)
 from blueque.places import Place
 from blueque.protocol.transaction import prove
 from blueque.retry import Retry
+from blueque.settings import Timing
 from blueque.task import FIELDS
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
@@ -91,6 +101,12 @@ def fill(words: Sequence[str], values: Values) -> Command:
 
 def substitute(word: str, values: Values) -> str:
     return re.sub(r"\[(\w+)\]", lambda match: str(values[match[1]]), word)
+
+
+def group(name: str) -> list[str]:
+    """Return the fields that are removed together, as the introduction to the transactions lists them."""
+    (text,) = re.findall(rf"^- `\[{name}\]`: (.*\n(?:  .*\n)*)", chapter("Transactions"), flags=re.M)
+    return re.findall(r"`(\w+)`", text)
 
 
 def conditions(block: str) -> set[str]:
@@ -241,13 +257,18 @@ struck_off = raw("SREM", keys.listeners(Q), NODE)
 FACTS = {"pid": 7, "version": "2"}
 IDENTITY = {"pid_start": 12, "boot": "b", "ns": "4026"}
 ENDING = {"error_type": "signal", "signal": "SIGKILL"}
+FAILURE = {"failures": 1, "last_error": "e", "last_error_type": "ValueError"}
+MEASURED = {"memory_peak": 4096, "cpu_seconds": 1.5}
 
 
 def flat(mapping: Mapping[str, Any]) -> list[Any]:
     return [item for pair in mapping.items() for item in pair]
 
 
-TASK = {"QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I}
+TASK = {
+    "QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I,
+    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"),
+}
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
 NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
@@ -258,6 +279,26 @@ START = {**TASK, "PID": 99, "IDENTITY": []}
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
 dead_listener = registered(DEAD, "instance-0")
+held_by_the_dead = reserved("t1", DEAD, "instance-0")
+started_by_the_dead = started("t1", DEAD, "instance-0")
+claimed = raw("HSET", keys.task("t1"), "reclaimed_node", "a host_5")
+wanted_gone = raw("HSET", keys.task("t1"), "cancel", 5)
+with_files = raw("HSET", keys.task("t1"), "files", "host:/spool/t1/1")
+
+
+def fenced(*held: Given) -> Given:
+    """A listener that is declared dead, and held something."""
+    return given(dead_listener, *held, fence)
+
+
+def lost(node: str = NODE, instance: str = I) -> Given:
+    """The task t1, declared lost with a listener that is dead."""
+    return given(
+        registered(node, instance),
+        started("t1", node, instance),
+        lambda redis: protocol.fence(redis, Q, node, instance, "0"),
+        lambda redis: protocol.lose(redis, Q, "t1", T, node, instance, "e", None, 5.0),
+    )
 
 
 def enqueue(values: Values) -> Given:
@@ -282,6 +323,14 @@ def beat(redis: Redis) -> None:
     protocol.beat(redis, Q, NODE, I, 5, 9.25)
 
 
+def beat_watching(redis: Redis) -> None:
+    protocol.beat(redis, Q, NODE, I, 5, 9.25, "t1")
+
+
+def wait(seconds: float, is_idle: bool = True) -> Given:
+    return lambda redis: protocol.wait(redis, Q, NODE, seconds, lambda connection: connection.wait(10), is_idle)
+
+
 def pop(redis: Redis) -> None:
     protocol.pop(redis, Q, NODE, I)
 
@@ -302,6 +351,38 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
 
+def progress(redis: Redis) -> None:
+    protocol.progress(redis, Q, "t1", T, NODE, "50 %", 9.25)
+
+
+def retry(eta: float | None, token: str | None = T) -> Given:
+    return lambda redis: protocol.retry(redis, Q, "t1", token, NODE, eta, 9.25, FAILURE)
+
+
+def release(redis: Redis) -> None:
+    protocol.release(redis, Q, "t1", T, NODE, 9.25)
+
+
+def release_with_facts(redis: Redis) -> None:
+    protocol.release(redis, Q, "t1", T, NODE, 9.25, MEASURED)
+
+
+def confirm_cancel(redis: Redis) -> None:
+    protocol.confirm_cancel(redis, Q, "t1", T, NODE, 9.25, MEASURED)
+
+
+def cancel(reason: str | None = None) -> Given:
+    return lambda redis: protocol.cancel(redis, Q, "t1", "ann", reason, 9.25)
+
+
+def requeue(redis: Redis) -> None:
+    protocol.requeue(redis, Q, "t1", "mark-1", 9.25)
+
+
+def order(redis: Redis) -> None:
+    protocol.order(redis, Q, NODE, "drain", "ann")
+
+
 def delete(redis: Redis) -> None:
     protocol.delete(redis, Q, "t1")
 
@@ -314,13 +395,69 @@ def claim(instance: str | None = "instance-0") -> Given:
     return lambda redis: protocol.claim(redis, Q, NODE, DEAD, instance)
 
 
-STARTED = "it is started"
+def observe(redis: Redis) -> None:
+    protocol.observe(redis, Q)
+
+
+def fence(redis: Redis) -> None:
+    protocol.fence(redis, Q, DEAD, "instance-0", "0")
+
+
+def strike(redis: Redis) -> None:
+    protocol.strike(redis, Q, DEAD)
+
+
+def recover(instance: str | None = "instance-0", dead_claimant: str | None = None) -> Given:
+    return lambda redis: protocol.recover(redis, Q, "t1", DEAD, instance, 9.25, dead_claimant)
+
+
+def lose(
+    default: Retry | None = None,
+    facts: Mapping[str, Any] | None = None,
+    instance: str | None = "instance-0",
+    node: str = DEAD,
+) -> Given:
+    return lambda redis: protocol.lose(redis, Q, "t1", T, node, instance, "e", default, 9.25, facts, is_ours=node == NODE)
+
+
+def adopt(old: str = DEAD) -> Given:
+    return lambda redis: protocol.adopt(redis, Q, "t1", T, old, NODE, I, 9.25)
+
+
+def restore(redis: Redis) -> None:
+    protocol.restore(redis, Q, "t1", T, NODE, I, 99, IDENTITY, 4.0, 9.25)
+
+
+def reassert(redis: Redis) -> None:
+    protocol.reassert(redis, Q, "t1", NODE, I, OURS, 9.25)
+
+
+def forget(instance: str | None = "instance-0") -> Given:
+    return lambda redis: protocol.forget(redis, Q, DEAD, instance)
+
+
+STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
+SCHEDULED, PENDING, RESERVED, CANCELLED = "it is scheduled", "it is pending", "it is reserved", "it is cancelled"
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
 MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
 OLD = "the task has no attempt: 1.0.0 made it"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
 COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
 FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
+PROGRESS = {**TASK, "PROGRESS": "50 %"}
+RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
+ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
+CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
+REQUEUE = {**TASK, "MARK": "mark-1", "LAST": []}
+ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
+FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
+LOSE = {**TASK, "DEAD": DEAD, "PID": 99, "ERROR": "e", "COUNT": 1, "LAST": [], "FACTS": [], "KIND": "lost"}
+ADOPT = {**TASK, "OLD": DEAD, "PID": 99}
+RESTORE = {**TASK, "PID": 99, "IDENTITY": flat(IDENTITY), "STARTED": 4.0}
+OURS = {"status": "started", "queue": Q, "node": NODE, "token": T, "attempt": "1", "pid": "99", "created": "1.0"}
+REASSERT = {**TASK, "FIELDS": flat({**OURS, "updated": 9.25}), "PID": 99, "CREATED": "1.0"}
+WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
+AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
     "HSET", keys.task("t1"), "status", "pending", "queue", Q, "parameters", "p", "created", "1.5", "updated", "1.5"
 )
@@ -392,10 +529,12 @@ SAMPLES = [
     Sample("beat", "as usual", registered(), beat, BEAT),
     Sample("beat", "struck off", given(registered(), struck_off), beat, BEAT, [NOT_MEMBER]),
     Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
-    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q),
-           lambda redis: protocol.wait(redis, Q, 5.5, lambda connection: connection.wait(10)), {**TASK, "SECONDS": 5.5}),
-    Sample("wait", "no marker", nothing,
-           lambda redis: protocol.wait(redis, Q, 0.01, lambda connection: connection.wait(10)), {**TASK, "SECONDS": 0.01}),
+    Sample("beat", "watching a task", given(registered(), started("t1")), beat_watching, BEAT, [WATCHES]),
+    Sample("beat", "watching a task that is gone", registered(), beat_watching, BEAT, [WATCHES]),
+    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q), wait(5.5), {**TASK, "SECONDS": 5.5}),
+    Sample("wait", "no marker", nothing, wait(0.01), {**TASK, "SECONDS": 0.01}),
+    Sample("wait", "busy", given(registered(), lambda redis: protocol.wake(redis, Q), order), wait(5.5, is_idle=False),
+           {**TASK, "SECONDS": 5.5}, block=1),
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
     Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
     Sample("pop", "none", registered(), pop, TASK),
@@ -416,21 +555,78 @@ SAMPLES = [
     Sample("start", "again", given(registered(), started("t1")), start({}), START, until="MULTI"),
     Sample("start", "another's", given(registered(), reserved("t1", token="token-2")), start({}), START, until="MULTI",
            refuses=NotOwner),
-    Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED),
+    Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
+    Sample("progress", "not started", given(registered(), reserved("t1")), progress, PROGRESS, until="MULTI",
+           refuses=NotOwner),
+    Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]),
     Sample("complete", "JSON", given(registered(), started("t1")), complete("json"),
-           {**COMPLETED, "ENCODING": ["result_encoding", "json"]}),
+           {**COMPLETED, "ENCODING": ["result_encoding", "json"]}, [STARTED]),
     Sample("complete", "reserved by 1.0.0", given(reserved_by_1_0_0("t1"), start({}, token=None)), complete(token=None),
-           {**COMPLETED, "BY": []}),
+           {**COMPLETED, "BY": []}, [STARTED]),
+    Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
     Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
     Sample("complete", "after fail", failed("t1"), complete(), COMPLETED, until="MULTI", refuses=NotOwner),
-    Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [STARTED]),
-    Sample("fail", "never started", given(registered(), reserved("t1")), fail({}), {**FAILED, "FACTS": []}),
+    Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [NOT_FAILED, STARTED]),
+    Sample("fail", "never started", given(registered(), reserved("t1")), fail({}), {**FAILED, "FACTS": []}, [NOT_FAILED]),
     Sample("fail", "reserved by 1.0.0", reserved_by_1_0_0("t1"), fail({}, token=None),
-           {**FAILED, "FACTS": [], "BY": []}),
+           {**FAILED, "FACTS": [], "BY": []}, [NOT_FAILED]),
+    Sample("fail", "declared lost", lost(), fail(ENDING), FAILED, [FAILED_ONE]),
     Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
     Sample("fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner),
+    Sample("retry", "later", given(registered(), started("t1")), retry(20.5), RETRIED, AFTER_LOST["started"]),
+    Sample("retry", "later, never started", given(registered(), reserved("t1")), retry(20.5), RETRIED,
+           AFTER_LOST["reserved"]),
+    Sample("retry", "later, declared lost", lost(), retry(20.5), RETRIED, AFTER_LOST["failed"]),
+    Sample("retry", "at once", given(registered(), started("t1")), retry(None), RETRIED, AFTER_LOST["started"], block=1),
+    Sample("retry", "at once, declared lost", lost(), retry(None), RETRIED, AFTER_LOST["failed"], block=1),
+    Sample("retry", "at once, reserved by 1.0.0", reserved_by_1_0_0("t1"), retry(None, token=None), {**RETRIED, "BY": []},
+           AFTER_LOST["reserved"], block=1),
+    Sample("retry", "to be cancelled", given(registered(), started("t1"), cancel()), retry(20.5), RETRIED,
+           AFTER_LOST["started"], block=2),
+    Sample("retry", "to be cancelled, declared lost", given(lost(), wanted_gone), retry(None), RETRIED,
+           AFTER_LOST["failed"], block=2),
+    Sample("retry", "again", given(registered(), started("t1"), retry(20.5)), retry(20.5), RETRIED, until="MULTI"),
+    Sample("retry", "another's", given(registered(), reserved("t1", token="token-2")), retry(None), RETRIED,
+           until="MULTI", refuses=NotOwner),
+    Sample("release", "reserved", given(registered(), reserved("t1")), release, END),
+    Sample("release", "started", given(registered(), started("t1")), release_with_facts, ENDED_BY_ORDER, [STARTED]),
+    Sample("release", "to be cancelled", given(registered(), started("t1"), cancel()), release, END, [STARTED], block=1),
+    Sample("release", "reserved, to be cancelled", given(registered(), reserved("t1"), wanted_gone), release, END, block=1),
+    Sample("release", "again", given(registered(), reserved("t1"), release), release, END, until="MULTI"),
+    Sample("release", "declared lost", lost(), release, END, until="MULTI", refuses=NotOwner),
+    Sample("confirm_cancel", "as usual", given(registered(), started("t1"), cancel()), confirm_cancel, ENDED_BY_ORDER,
+           [STARTED]),
+    Sample("confirm_cancel", "declared lost", lost(), confirm_cancel, ENDED_BY_ORDER, [FAILED_ONE]),
+    Sample("confirm_cancel", "again", given(registered(), started("t1"), cancel(), confirm_cancel), confirm_cancel,
+           ENDED_BY_ORDER, until="MULTI"),
+    Sample("confirm_cancel", "after complete", completed("t1"), confirm_cancel, ENDED_BY_ORDER, until="MULTI",
+           refuses=NotOwner),
+    Sample("cancel", "scheduled", scheduled("t1", 20.5), cancel(), CANCEL, [SCHEDULED]),
+    Sample("cancel", "pending", enqueued("t1"), cancel("too late"),
+           {**CANCEL, "WHO": ["cancelled_by", "ann", "cancel_reason", "too late"]}, [PENDING]),
+    Sample("cancel", "popped", given(registered(), enqueued("t1"), popped()), cancel(), CANCEL, [PENDING]),
+    Sample("cancel", "reserved", given(registered(), reserved("t1")), cancel(), CANCEL, [RESERVED]),
+    Sample("cancel", "started", given(registered(), started("t1")), cancel(), CANCEL, block=1),
+    Sample("cancel", "again", given(enqueued("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
+    Sample("cancel", "started, again", given(registered(), started("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
+    Sample("cancel", "with 1.0.0", reserved_by_1_0_0("t1"), cancel(), CANCEL, until="MULTI", refuses=NotCancellable),
+    Sample("cancel", "complete", completed("t1"), cancel(), CANCEL, until="MULTI", refuses=NotCancellable),
+    Sample("cancel", "of another queue", given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")), cancel(),
+           CANCEL, until="MULTI", refuses=WrongQueue),
+    Sample("requeue", "failed", failed("t1"), requeue, REQUEUE, [FAILED_ONE]),
+    Sample("requeue", "declared lost", given(lost(), with_files), requeue,
+           {**REQUEUE, "LAST": ["last_files", "host:/spool/t1/1"]}, [FAILED_ONE]),
+    Sample("requeue", "cancelled", given(enqueued("t1"), cancel()), requeue, REQUEUE, [CANCELLED]),
+    Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
+    Sample("requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed),
+    Sample("requeue", "of another queue", given(failed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), requeue,
+           REQUEUE, until="MULTI", refuses=WrongQueue),
+    Sample("order", "as usual", registered(), order, ORDER),
+    Sample("order", "again", given(registered(), order), order, ORDER, until="MULTI"),
+    Sample("order", "nobody there", nothing, order, ORDER, until="MULTI"),
     Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
+    Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),
     Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
     Sample("delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished),
     Sample("delete", "of another queue", given(completed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), delete,
@@ -438,6 +634,63 @@ SAMPLES = [
     Sample("deregister", "as usual", registered(), deregister, TASK, [MEMBER]),
     Sample("deregister", "struck off", given(registered(), struck_off), deregister, TASK),
     Sample("deregister", "holding a task", given(registered(), reserved("t1")), deregister, TASK, until="MULTI"),
+    Sample("observe", "as usual", registered(), observe, TASK),
+    Sample("fence", "as usual", dead_listener, fence, FENCE, [MEMBER]),
+    Sample("fence", "struck off", given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)), fence,
+           {**FENCE, "STRUCK": ["struck", 1]}),
+    Sample("fence", "again", given(dead_listener, fence), fence, FENCE, until="MULTI"),
+    Sample("fence", "has beaten", given(dead_listener, lambda redis: protocol.beat(redis, Q, DEAD, "instance-0", 1, 3.0)),
+           fence, FENCE, until="MULTI"),
+    Sample("strike", "as usual", raw("SADD", keys.listeners(Q), DEAD), strike, FENCE),
+    Sample("strike", "again", nothing, strike, FENCE, until="MULTI"),
+    Sample("strike", "registered", dead_listener, strike, FENCE, until="MULTI"),
+    Sample("recover", "popped", fenced(enqueued("t1"), popped(DEAD, "instance-0")), recover(), FENCE),
+    Sample("recover", "reserved", fenced(held_by_the_dead), recover(), FENCE),
+    Sample("recover", "claimed by the dead", fenced(held_by_the_dead, claimed), recover(dead_claimant="a host_5"), FENCE),
+    Sample("recover", "nobody remembers it", given(enqueued("t1"),
+           raw("RPOPLPUSH", keys.pending(Q), keys.reserved(Q, DEAD))), recover(None), FENCE),
+    Sample("recover", "deleted", fenced(raw("LPUSH", keys.reserved(Q, DEAD), "t1")), recover(), FENCE, block=1),
+    Sample("recover", "started", fenced(started_by_the_dead), recover(), FENCE, until="MULTI"),
+    Sample("recover", "claimed", fenced(held_by_the_dead, claimed), recover(), FENCE, until="MULTI"),
+    Sample("recover", "again", fenced(held_by_the_dead, fence, recover()), recover(), FENCE, until="MULTI"),
+    Sample("recover", "not dead", given(dead_listener, held_by_the_dead), recover(), FENCE, until="MULTI"),
+    Sample("adopt", "as usual", given(registered(), fenced(started_by_the_dead)), adopt(), ADOPT),
+    Sample("adopt", "of a former life", given(registered(), started("t1")), adopt(NODE), {**ADOPT, "OLD": NODE}),
+    Sample("adopt", "again", given(registered(), fenced(started_by_the_dead), adopt()), adopt(), ADOPT,
+           until="MULTI"),
+    Sample("adopt", "has ended", completed("t1"), adopt(NODE), ADOPT, until="MULTI"),
+    Sample("adopt", "not registered", fenced(started_by_the_dead), adopt(), ADOPT, until="MULTI",
+           refuses=NotRegistered),
+    Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE),
+    Sample("lose", "to run again, with files", fenced(started_by_the_dead, with_files),
+           lose(Retry(), {"lost_node": DEAD}),
+           {**LOSE, "LAST": ["last_files", "host:/spool/t1/1"], "FACTS": ["lost_node", DEAD]}),
+    Sample("lose", "for good", fenced(started_by_the_dead), lose(), LOSE, block=1),
+    Sample("lose", "once too often", fenced(started_by_the_dead, raw("HSET", keys.task("t1"),
+           "interruptions", 3)), lose(Retry(), {"lost_node": DEAD}),
+           {**LOSE, "KIND": "poison", "COUNT": 4, "FACTS": ["lost_node", DEAD]}, block=1),
+    Sample("lose", "of our own", given(registered(), started("t1")), lose(instance=I, node=NODE), {**LOSE, "DEAD": NODE},
+           block=1),
+    Sample("lose", "nobody remembers it", given(fenced(started_by_the_dead), raw("DEL", keys.listener(Q, DEAD))),
+           lose(instance=None), LOSE, block=1),
+    Sample("lose", "to be cancelled", fenced(started_by_the_dead, cancel()),
+           lose(Retry(), {"lost_node": DEAD}), {**LOSE, "FACTS": ["lost_node", DEAD]}, block=2),
+    Sample("lose", "again", fenced(started_by_the_dead, fence, lose()), lose(), LOSE, until="MULTI"),
+    Sample("lose", "not dead", given(dead_listener, started_by_the_dead), lose(), LOSE, until="MULTI"),
+    Sample("restore", "as usual", given(lost(DEAD, "instance-0"), registered()), restore, RESTORE),
+    Sample("restore", "again", given(lost(DEAD, "instance-0"), registered(), restore), restore, RESTORE, until="MULTI"),
+    Sample("restore", "requeued", given(lost(DEAD, "instance-0"), registered(), requeue), restore, RESTORE, until="MULTI"),
+    Sample("restore", "not registered", lost(), restore, RESTORE, until="MULTI", refuses=NotRegistered),
+    Sample("reassert", "no hash", registered(), reassert, REASSERT, [NOT_IN_LIST]),
+    Sample("reassert", "pending", given(registered(), enqueued("t1")), reassert, REASSERT, [NOT_IN_LIST]),
+    Sample("reassert", "reserved", given(registered(), reserved("t1")), reassert, REASSERT),
+    Sample("reassert", "again", given(registered(), reassert), reassert, REASSERT, until="MULTI"),
+    Sample("reassert", "ended", completed("t1"), reassert, REASSERT, until="MULTI"),
+    Sample("reassert", "not registered", nothing, reassert, REASSERT, until="MULTI", refuses=NotRegistered),
+    Sample("forget", "as usual", fenced(), forget(), FENCE),
+    Sample("forget", "of 1.0.0", nothing, forget(None), FENCE),
+    Sample("forget", "again", given(fenced(), forget()), forget(), FENCE, until="MULTI"),
+    Sample("forget", "holding a task", fenced(held_by_the_dead), forget(), FENCE, until="MULTI"),
     Sample("claim", "its last task", given(dead_listener, started("t1", DEAD, "instance-0")), claim(),
            {**CLAIM, "HELD": ["t1"], "CLAIMED": "t1"}, [CLAIMED, FORGOTTEN, MARKED]),
     Sample("claim", "one of two", given(dead_listener, *[reserved(task, DEAD, "instance-0") for task in ("t1", "t2")]),
@@ -514,6 +767,10 @@ def look(name: str) -> str:
 
 
 # The tests
+
+WRITES = {
+    "BZPOPMIN", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SREM", "ZADD", "ZINCRBY", "ZREM"
+}
 
 
 def test_every_function_has_a_section_and_every_section_a_function():
@@ -608,12 +865,35 @@ def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
     assert [name for name, _ in rows] == list(inspect.signature(Retry).parameters)
 
 
-def test_the_fields_of_a_registration_are_those_in_the_table(client, cli):
+def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli):
     listener = client.get_listener("video")
 
-    listener.register()
+    listener.register(Timing(), "/spool", Retry())
+    protocol.order(redis, "video", listener.node, "drain", "ann")
+    cli.delete(keys.listeners("video"))
+    protocol.fence(redis, "video", listener.node, listener.instance, "0")
 
     assert sorted(first_column(chapter("Listener"))) == sorted(cli.hgetall(keys.listener("video", listener.node)))
+
+
+def test_the_groups_of_fields_are_fields_of_a_task():
+    assert set(group("OUTCOME")) | set(group("OWNER")) <= set(FIELDS)
+    assert not set(group("OUTCOME")) & set(group("OWNER"))
+
+
+def test_each_key_is_written_by_the_functions_that_the_table_names():
+    writers: dict[str, set[str]] = {}
+    for name, text in sections().items():
+        for line in "".join(blocks(text)).splitlines():
+            word, *rest = line.partition(" # ")[0].split(" ")
+            if word in WRITES:
+                for key in re.findall(rf"{keys.PREFIX}\S+", " ".join(rest)):
+                    writers.setdefault(re.sub(r"\[\w+\]", "[]", key), set()).add(name)
+    rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|", chapter("Keys"), flags=re.M)
+    named = {re.sub(r"\[\w+\]", "[]", key): set(re.findall(r"\w+", by)) & set(protocol.__all__) for key, by in rows}
+    named[keys.task("[]")] = writers[keys.task("[]")]              # by everything that changes a task
+
+    assert named == writers
 
 
 def test_every_status_in_the_picture_is_one_that_the_table_names():
