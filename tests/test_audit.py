@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from legacy import Legacy, install
-from programs import running_programs
+from legacy import WORK, Legacy, install
+from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, keys, protocol
 from blueque.audit import Finding, audit, repair
@@ -321,6 +321,19 @@ def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(hou
     assert audit(house.redis, 1.0, run_and_pop_again) == []
 
 
+def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_finding(house):
+    house.cli.lrem(P, 1, "pending")
+
+    assert audit(house.redis, 1.0, lambda seconds: house.cli.lpush(keys.reserved(Q, OTHER), "pending")) == []
+
+
+def test_a_task_of_a_dead_listener_that_a_living_one_has_claimed_is_no_finding(house):
+    house.cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT")
+    house.cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": OTHER})
+
+    assert audit(house.redis) == []
+
+
 def test_what_comes_up_during_the_pause_is_left_to_the_next_audit(house):
     house.cli.lpush(P, "nobody")
 
@@ -388,6 +401,16 @@ def test_an_entry_that_is_right_by_now_stays(house):
     house.cli.hset(T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"})
 
     assert not repair(house.redis, found, 9.0)
+
+    assert audit(house.redis) == []
+
+
+def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
+    house.cli.srem(S, f"{NODE} 99 started")
+    (found,) = audit(house.redis)
+    protocol.complete(house.redis, Q, "started", "t-started", NODE, "r", None, 9.0)
+
+    assert not repair(house.redis, found, 9.5)
 
     assert audit(house.redis) == []
 
@@ -633,7 +656,8 @@ def _installed():
 
 @pytest.fixture
 def legacy(_installed, url, tmp_path):
-    with running_programs(tmp_path) as programs:
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
         yield Legacy(url, programs)
 
 
