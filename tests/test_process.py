@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -159,3 +164,115 @@ def test_this_process_can_become_a_subreaper(tmp_path):
         return 0 if codes == [0, 7] else 1
 
     assert process.wait_for(process.fork(body)) == 0
+
+
+@pytest.mark.parametrize("kernel_knows", [True, False])
+def test_children_are_ours_those_too_that_have_ended_or_were_forked_by_a_thread(monkeypatch, child, kernel_knows):
+    def fork_two():
+        pids.extend([process.fork(lambda: 0), process.fork(lambda: 0)])
+        done.wait()                                    # its children become the first thread's when it ends
+
+    if not kernel_knows:                               # it is built without CONFIG_PROC_CHILDREN
+        monkeypatch.setattr(process, "_knows_children", lambda: False)
+    before = process.children(os.getpid())
+    pids: list[int] = []
+    done = threading.Event()
+    thread = threading.Thread(target=fork_two)
+    grandchild_read, grandchild_write = os.pipe()
+    pids.append(process.fork(lambda: process.fork(lambda: len(os.read(grandchild_read, 1))) and 0))
+    thread.start()
+    while len(pids) < 3:
+        time.sleep(0.001)
+    for pid in pids:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    found = process.children(os.getpid())
+
+    os.write(grandchild_write, b"x")
+    done.set()
+    thread.join()
+    for pid in pids:
+        os.waitpid(pid, 0)
+    assert child in before
+    assert found - before == set(pids)
+
+
+def test_a_process_that_is_gone_has_no_children():
+    pid = process.fork(lambda: 0)
+    process.reap(pid)
+
+    assert process.children(pid) == set()
+
+
+def test_an_ended_child_is_reaped_with_what_it_and_its_children_used():
+    def use():
+        def use_memory():
+            with mmap.mmap(-1, 128 * 2**20) as memory:
+                memory.write(b"x" * len(memory))
+            return 0
+
+        while time.process_time() < 0.2:
+            pass
+        return 7 + process.wait_for(process.fork(use_memory))
+
+    pid = process.fork(use)
+
+    reaped = process.wait_usage(pid)
+
+    assert reaped.code == 7
+    assert 0.2 <= reaped.cpu_seconds < 2.0
+    assert 256 * 2**20 < reaped.max_rss_bytes < 512 * 2**20
+    assert not process.is_running(pid)
+
+
+def test_a_child_that_was_killed_is_reaped_with_the_signal(child):
+    os.kill(child, signal.SIGKILL)
+
+    assert process.wait_usage(child).code == -signal.SIGKILL
+
+
+@pytest.fixture
+def host(tmp_path):
+    """The root of a plain host as far as we look at it."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/pid").symlink_to("pid:[4026531836]")
+    return tmp_path
+
+
+def test_a_plain_host_is_no_container(host):
+    assert not process.is_in_container({"PATH": "/bin", "container": ""}, str(host))
+    (host / "proc/self/ns/pid").unlink()
+    assert not process.is_in_container({}, str(host))
+
+
+@pytest.mark.parametrize("mark", [".dockerenv", "run/.containerenv"])
+def test_a_container_is_known_by_its_marks(host, mark):
+    (host / mark).touch()
+
+    assert process.is_in_container({}, str(host))
+
+
+@pytest.mark.parametrize("environ", [{"container": "podman"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
+def test_a_container_is_known_by_its_environment(host, environ):
+    assert process.is_in_container(environ, str(host))
+
+
+def test_a_container_is_known_by_its_pids(host):
+    (host / "proc/self/ns/pid").unlink()
+    (host / "proc/self/ns/pid").symlink_to("pid:[4026532201]")
+
+    assert process.is_in_container({}, str(host))
+
+
+def test_a_pid_namespace_of_its_own_is_a_container(tmp_path):
+    (tmp_path / "proc").symlink_to("/proc")
+    code = f"import sys; from blueque import process; sys.exit(5 + process.is_in_container({{}}, {str(tmp_path)!r}))"
+
+    try:
+        done = subprocess.run(["unshare", "--pid", "--fork", sys.executable, "-c", code], check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare")
+    if done.returncode == 1:
+        pytest.skip("we may not make a namespace")
+    assert done.returncode == 6
