@@ -15,13 +15,44 @@ import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from programs import ROOT, Program, Programs, clean_environment
+from running import ROOT, Program, Programs, clean_environment
 
 DIRECTORY = ROOT / ".venv-1.0.0"
 PYTHON = DIRECTORY / "bin" / "python"
 REQUIREMENTS = ["blueque==1.0.0", "redis>=5,<6"]       # the redis-py that it was made for
+
+# What tasks do, under our programs and under 1.0.0. Nothing heavy: each task process imports it.
+WORK = """
+    import os
+    import time
+
+
+    def record(task):
+        '''Write one line into the ledger, whole or not at all.'''
+        line = f"{task.id} {os.environ.get('RUNNER', 'ours')} {time.time()}\\n".encode()
+        ledger = os.open("ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(ledger, line)
+        os.close(ledger)
+        return "recorded"
+
+
+    def hold(task):
+        record(task)
+        while not os.path.exists("released"):
+            time.sleep(0.005)
+        return "released"
+
+
+    def show(task):
+        record(task)
+        return ascii(task.parameters)
+
+
+    def refuse(task):
+        raise ValueError("Äpfel and \\udcff")
+"""
 
 # The words that every snippet has: `client`, `argv` (what was passed), `say` (a value for the test), and the tasks' `work`.
 _PRELUDE = """\
@@ -47,6 +78,26 @@ class LegacyMissing(Exception):
     """There is no blueque 1.0.0 to test against."""
 
 
+class Line(NamedTuple):
+    """One line of the ledger: which task was run by whom (`ours` or `1.0.0`), and when."""
+
+    task: str
+    runner: str
+    at: float
+
+
+def ledger(programs: Programs) -> list[Line]:
+    """Return which tasks have been run."""
+    path = programs.directory / "ledger"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Line(task, runner, float(at)) for task, runner, at in (line.split() for line in lines)]
+
+
+def release(programs: Programs) -> None:
+    """Let the tasks that `hold` holds end."""
+    (programs.directory / "released").touch()
+
+
 class Legacy:
     """1.0.0 beside one Redis."""
 
@@ -61,7 +112,8 @@ class Legacy:
 
     def start(self, code: str, *argv: Any) -> Program:
         """Run a snippet beside the test, which stops it by its pid."""
-        return self._programs.start([str(PYTHON), "-I", "-c", _PRELUDE + code, self._url, json.dumps(argv)], "1.0.0")
+        command = [str(PYTHON), "-I", "-c", _PRELUDE + code, self._url, json.dumps(argv)]
+        return self._programs.start(command, environ={"RUNNER": "1.0.0"})
 
 
 def install() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -33,7 +34,7 @@ def until(look: Callable[[], T], seconds: float = PATIENCE, what: str = "it") ->
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds:g} s"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.005)
 
 
@@ -76,17 +77,26 @@ def memory_of(pid: int) -> int:
 
 
 class Program:
-    """One program that runs, with its standard error in a file."""
+    """One program that runs, with each of its outputs in a file."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], printed: Path, log: Path) -> None:
         self._popen = popen
-        self._log = log
+        self._printed, self._log = printed, log
         self.pid = popen.pid
 
     @property
+    def printed(self) -> str:
+        """What is on its standard output."""
+        return self._printed.read_text(errors="backslashreplace")
+
+    @property
     def log(self) -> str:
-        """What it has printed, on either output."""
+        """What is on its standard error."""
         return self._log.read_text(errors="backslashreplace")
+
+    def said(self) -> list[Any]:
+        """Return the values that it has printed: JSON, one in each line."""
+        return [json.loads(line) for line in self.printed.splitlines(keepends=True) if line.endswith("\n")]
 
     def lines(self, text: str) -> list[str]:
         """Return the lines of the log that hold the text."""
@@ -104,8 +114,8 @@ class Program:
     def is_running(self) -> bool:
         return self._popen.poll() is None
 
-    def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
+    def send(self, number: int) -> None:
+        self._popen.send_signal(number)                # not os.kill: its pid may be another's by now
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Return its exit code, or minus the signal that ended it."""
@@ -114,17 +124,19 @@ class Program:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still there after {seconds:g} s; it said:\n{self.log}") from None
 
-    def stop(self) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = PATIENCE) -> int:
         """Tell it to leave, and return its exit code."""
-        self.send(signal.SIGTERM)
-        return self.wait()
+        self.send(number)
+        return self.wait(seconds)
 
 
 class Listener(Program):
     """A blueque-listener: its pid is the master's."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path, client: Client, queue: str) -> None:
-        super().__init__(popen, log)
+    def __init__(
+        self, popen: subprocess.Popen[bytes], printed: Path, log: Path, client: Client, queue: str
+    ) -> None:
+        super().__init__(popen, printed, log)
         self._client, self.queue = client, queue
 
     def slots(self) -> list[int]:
@@ -182,39 +194,51 @@ class Programs:
 
     def listener(
         self, *work: str, queue: str = "work", slots: int = 1, grace: str = "30s", spool: str = "spool",
-        is_awaited: bool = True, before: tuple[str, ...] = (), **options: Any,
+        on_term: str = "drain", is_awaited: bool = True, before: tuple[str, ...] = (), **options: Any,
     ) -> Listener:
         """Start a blueque-listener and wait until it listens.
 
         work: `module:callable`, or `--exec`, a program and its arguments.
         spool: a name in the directory, or a path.
+        on_term: as in a container, wherever the tests run.
         before: a command that becomes the listener by exec.
         """
         kind = () if "--exec" in work else ("--run",)
         command = [
             *before, sys.executable, "-m", "blueque.cli.listener", queue, "--slots", str(slots), "--redis-url", self.url,
-            "--spool", str(self.directory / spool), "--grace", grace, *kind, *work,
+            "--spool", str(self.directory / spool), "--grace", grace, "--on-term", on_term, *kind, *work,
         ]
         listener = Listener(*self._start(command, **options), self.client, queue)
         return listener.ready(slots) if is_awaited else listener
 
+    def scheduler(self, url: str | None = None, before: tuple[str, ...] = (), **options: Any) -> Program:
+        """Start a blueque-scheduler. before: a command that becomes it by exec."""
+        command = [*before, sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", url or self.url]
+        return self.start(command, **options)
+
     def script(self, text: str, **options: Any) -> Program:
         """Start a Python program."""
-        return Program(*self._start([sys.executable, str(self.write(text, "script.py"))], **options))
+        return self.start([sys.executable, str(self.write(text, "script.py"))], **options)
+
+    def start(self, command: list[str], **options: Any) -> Program:
+        """Start any program. environ: variables of its own; the other options are those of Popen."""
+        return Program(*self._start(command, **options))
 
     def _start(
         self, command: list[str], environ: Mapping[str, str] | None = None, **options: Any
-    ) -> tuple[subprocess.Popen[bytes], Path]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "PYTHON"))}
+    ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        log = self.directory / f"log.{len(self._started)}"
-        with log.open("ab") as output:
-            popen = subprocess.Popen(
-                command, cwd=self.directory, env={**kept, "PYTHONPATH": path, MARK: self._mark, **(environ or {})},
-                **{"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "process_group": 0, **options},
-            )
+        own = {"PYTHONPATH": path, MARK: self._mark, **(environ or {})}
+        name = str(self.directory / f"program{len(self._started)}")
+        printed, log = Path(f"{name}.out"), Path(f"{name}.log")
+        with printed.open("ab") as stdout, log.open("ab") as stderr:
+            popen = subprocess.Popen(command, cwd=self.directory, env=clean_environment() | own, **{
+                "stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr,
+                "process_group": 0,                    # a Ctrl-C is for the tests, which then end what they have started
+                **options,
+            })
         self._started.append(popen)
-        return popen, log
+        return popen, printed, log
 
 
 class Terminal:
@@ -245,6 +269,12 @@ def terminal() -> Iterator[Terminal]:
         yield opened
     finally:
         opened.close()
+
+
+def clean_environment() -> dict[str, str]:
+    """Return our environment without what a user may have set for Python, for Blueque or for a virtual environment."""
+    users = ("PYTHON", "BLUEQUE_", "REDIS_", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if not name.startswith(users)}
 
 
 def write_hint(client: Client, queue: str, task_id: str, **fields: str) -> None:

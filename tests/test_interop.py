@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from legacy import Legacy, install
-from programs import ROOT, running_programs, until
+from legacy import WORK, Legacy, install, ledger, release
+from running import ROOT, Programs, state_of, until
 
 from blueque import Client, NotOwner, Retry, protocol
-from blueque.process import fork, node_id, wait_for
+from blueque.process import fork, host_name, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FORMS = {                                              # of what 1.0.0 writes
@@ -44,8 +44,9 @@ def _installed():
 
 
 @pytest.fixture
-def programs(tmp_path):
-    with running_programs(tmp_path) as programs:
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
         yield programs
 
 
@@ -60,11 +61,11 @@ def queue(client):
 
 
 def registered(cli, number):
-    until(lambda: cli.scard("blueque_listeners_video") == number, f"{number} listeners")
+    until(lambda: cli.scard("blueque_listeners_video") == number, what=f"{number} listeners")
 
 
 def finished(cli, number):
-    until(lambda: cli.llen("blueque_complete_tasks_video") >= number, f"{number} complete tasks")
+    until(lambda: cli.llen("blueque_complete_tasks_video") >= number, what=f"{number} complete tasks")
 
 
 def is_quiet(*programs):
@@ -118,13 +119,13 @@ def test_a_new_task_of_ours_has_every_key_and_field_of_1_0_0_in_its_form(legacy,
 
 def test_our_listeners_run_what_its_producer_enqueues(legacy, programs, client, cli, url):
     (ids,) = legacy.run(ENQUEUE, "video", ["text", '{"a": 1}', 17, 1.5])
-    ours = programs.listener(url, "video", "show")
+    ours = programs.listener("work:show", queue="video", slots=2)
     finished(cli, 4)
 
     tasks = [client.get_task(each) for each in ids]
     assert [task.result for task in tasks] == ["'text'", "'{\"a\": 1}'", "'17'", "'1.5'"]
     assert [(task.status, task.attempt, task.error) for task in tasks] == [("complete", 1, None)] * 4
-    assert sorted(line.task for line in programs.ledger()) == sorted(ids)
+    assert sorted(line.task for line in ledger(programs)) == sorted(ids)
     assert set(cli.zrange("blueque_tasks_video", 0, -1)) == set(ids)
     assert ours.stop() == 0 and is_quiet(ours)
 
@@ -143,7 +144,7 @@ def test_its_runner_runs_what_our_producer_enqueues(legacy, programs, client, qu
 def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, client, queue, cli):
     options = {"retry": Retry(on=[OSError]), "time_limit": "2h", "memory_limit": "8GiB", "grace": 1, "lead": 0.5}
     ids = [queue.enqueue("text", **options), queue.schedule("text", time.time() + 0.01, **options)]
-    until(lambda: time.time() > client.get_task(ids[1]).eta, "it is due")
+    until(lambda: time.time() > client.get_task(ids[1]).eta, what="it is due")
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
     its = legacy.start(RUN, "video", "show")
     finished(cli, 2)
@@ -156,17 +157,17 @@ def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, cli
 
 
 def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(legacy, programs, client, queue, cli, url):
-    its, ours = legacy.start(RUN, "video", "hold"), programs.listener(url, "video", "hold")
+    its, ours = legacy.start(RUN, "video", "hold"), programs.listener("work:hold", queue="video", slots=2)
     registered(cli, 3)
     (ids,) = legacy.run(ENQUEUE, "video", ["its"] * 100)
     ids += [queue.enqueue("ours") for _ in range(100)]
-    until(lambda: len(programs.ledger()) == 3, "each listener has a task")
-    programs.release()
+    until(lambda: len(ledger(programs)) == 3, what="each listener has a task")
+    release(programs)
     finished(cli, 200)
 
-    ledger = programs.ledger()
-    assert len(ledger) == 200 and {line.task for line in ledger} == set(ids)
-    assert {line.runner for line in ledger} == {"ours", "1.0.0"}
+    lines = ledger(programs)
+    assert len(lines) == 200 and {line.task for line in lines} == set(ids)
+    assert {line.runner for line in lines} == {"ours", "1.0.0"}
     assert [client.get_task(each).status for each in ids] == ["complete"] * 200
     assert sorted(cli.lrange("blueque_complete_tasks_video", 0, -1)) == sorted(ids)
     assert [key for key in cli.keys("*") if re.search("pending|reserved|started|failed", key)] == []
@@ -174,28 +175,28 @@ def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(legac
 
 
 def test_its_scheduler_and_ours_promote_each_of_a_hundred_tasks_once(legacy, programs, client, queue, cli, url):
-    its, ours = legacy.start(PROMOTE, "video"), programs.scheduler(url)
+    its, ours = legacy.start(PROMOTE, "video"), programs.scheduler()
     schedule = "say([client.get_queue('video').schedule('its', time.time() + 0.5 + n / 50) for n in range(50)])"
     (ids,) = legacy.run(schedule)
     ids += [queue.schedule("ours", time.time() + 0.2 + number / 50) for number in range(50)]
-    until(lambda: cli.llen("blueque_pending_tasks_video") >= 100, "all are in line")
+    until(lambda: cli.llen("blueque_pending_tasks_video") >= 100, what="all are in line")
 
     assert not cli.exists("blueque_scheduled_tasks_video")
     assert sorted(cli.lrange("blueque_pending_tasks_video", 0, -1)) == sorted(ids)
-    listener = programs.listener(url, "video")
+    listener = programs.listener("work:record", queue="video", slots=2)
     finished(cli, 100)
-    assert sorted(line.task for line in programs.ledger()) == sorted(ids)
+    assert sorted(line.task for line in ledger(programs)) == sorted(ids)
     assert its.is_running and ours.stop() == 0 and listener.stop() == 0 and is_quiet(its, ours, listener)
 
 
 def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, client, cli, url):
-    scheduler, listener = programs.scheduler(url), programs.listener(url, "video")
+    scheduler, listener = programs.scheduler(), programs.listener("work:record", queue="video", slots=2)
     registered(cli, 2)
     near, far = legacy.run("for eta in (time.time() + 0.5, 4e9):\n    say(client.get_queue('video').schedule('in', eta))")
     finished(cli, 1)
 
     task = client.get_task(near)
-    assert task.eta <= programs.ledger()[0].at <= task.eta + 2
+    assert task.eta <= ledger(programs)[0].at <= task.eta + 2
     assert (client.get_task(far).status, client.get_task(far).eta) == ("scheduled", 4e9)
     assert cli.zrange("blueque_scheduled_tasks_video", 0, -1) == [far]
     assert is_quiet(scheduler, listener)
@@ -203,7 +204,7 @@ def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, cl
 
 def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(legacy, client, queue, cli):
     last, first, far = (queue.schedule("in", time.time() + seconds) for seconds in (0.02, 0.01, 1000))
-    until(lambda: time.time() > client.get_task(last).eta, "both are due")
+    until(lambda: time.time() > client.get_task(last).eta, what="both are due")
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
@@ -214,9 +215,9 @@ def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(legacy,
 @pytest.mark.parametrize("eta", [float("inf"), 4e12])
 def test_a_task_that_it_schedules_beyond_the_calendar_can_be_seen(legacy, programs, client, cli, url, eta):
     (task_id,) = legacy.run("say(client.get_queue('video').schedule('in', float(argv[0])))", str(eta))
-    scheduler = programs.scheduler(url)
+    scheduler = programs.scheduler()
     soon = client.get_queue("video").schedule("soon", time.time() + 0.1)
-    until(lambda: client.get_task(soon).status == "pending", "the scheduler works on")
+    until(lambda: client.get_task(soon).status == "pending", what="the scheduler works on")
 
     assert (client.get_task(task_id).status, client.get_task(task_id).eta) == ("scheduled", eta)
     assert client.get_inspector().overview() and client.get_inspector().find(task_id) == [task_id]
@@ -237,7 +238,7 @@ def test_its_delete_task_removes_our_finished_task_and_the_hint_that_stays_does_
     legacy, programs, client, queue, cli, url
 ):
     deleted, kept = queue.enqueue("in"), queue.enqueue("in")
-    listener = programs.listener(url, "video")
+    listener = programs.listener("work:record", queue="video", slots=2)
     finished(cli, 2)
 
     legacy.run("client.get_queue('video').delete_task(client.get_task(argv[0]))", deleted)
@@ -304,15 +305,11 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
 
 def test_it_reads_what_our_programs_leave_of_tasks_with_text_that_is_none(legacy, programs, client, queue, cli, url):
     refused = queue.enqueue("in")
-    listener = programs.listener(url, "video", "refuse")
-    until(lambda: client.get_task(refused).status == "failed", "the handler has raised")
-    printing = ["sh", "-c", r"printf '\377\n'; cat"]
-    program = programs.start([
-        sys.executable, "-m", "blueque.cli.listener", "images", "--redis-url", url, "--spool",
-        str(programs.directory / "spool"), "--exec", *printing,
-    ], "ours", PYTHONPATH=str(ROOT))
+    listener = programs.listener("work:refuse", queue="video", slots=2)
+    until(lambda: client.get_task(refused).status == "failed", what="the handler has raised")
+    program = programs.listener("--exec", "sh", "-c", r"printf '\377\n'; cat", queue="images")
     printed = client.get_queue("images").enqueue("")
-    until(lambda: client.get_task(printed).status in ("complete", "failed"), "the program has ended")
+    until(lambda: client.get_task(printed).status in ("complete", "failed"), what="the program has ended")
 
     first, second = legacy.run(READ, refused, printed)
     assert first["status"] == "failed" and "Äpfel and \\udcff" in first["error"]
@@ -321,10 +318,10 @@ def test_it_reads_what_our_programs_leave_of_tasks_with_text_that_is_none(legacy
 
 
 def test_its_runner_starts_beside_our_living_listeners_and_leaves_them_alone(legacy, programs, client, queue, cli, url):
-    ours = programs.listener(url, "video", "hold")
+    ours = programs.listener("work:hold", queue="video", slots=2)
     registered(cli, 2)
     queue.enqueue("held")
-    until(lambda: len(programs.ledger()) == 1, "one of ours is busy")
+    until(lambda: len(ledger(programs)) == 1, what="one of ours is busy")
     before = cli.smembers("blueque_listeners_video")
 
     (claimed,) = legacy.run("say(client.get_listener('video').claim_orphan() is None)")
@@ -334,13 +331,13 @@ def test_its_runner_starts_beside_our_living_listeners_and_leaves_them_alone(leg
     assert claimed is True
     assert before <= cli.smembers("blueque_listeners_video")
     assert not any(cli.hget(key, "reclaimed_node") for key in cli.keys("blueque_task_*"))
-    programs.release()
+    release(programs)
     finished(cli, 1)
     assert its.is_running and ours.stop() == 0 and is_quiet(its, ours)
 
 
 def test_a_listener_of_ours_that_it_strikes_off_works_on(legacy, programs, client, queue, cli, url):
-    ours = programs.listener(url, "video", slots=1)
+    ours = programs.listener("work:record", queue="video")
     registered(cli, 1)
     (node,) = cli.smembers("blueque_listeners_video")
 
@@ -354,7 +351,7 @@ def test_a_listener_of_ours_that_it_strikes_off_works_on(legacy, programs, clien
 
 def test_the_beat_puts_back_a_listener_of_ours_that_it_has_struck_off(legacy, client, queue, cli):
     listener = client.get_listener("video")
-    listener.register()
+    listener.register(None)
     legacy.run("client.get_listener('video')._queue.remove_listener(argv[0])", listener.node)
     assert not cli.sismember("blueque_listeners_video", listener.node)
     score = cli.zscore("blueque_queues", "video")
@@ -371,7 +368,7 @@ def test_its_claim_orphan_as_another_user_takes_a_living_listener_of_ours_for_de
     legacy, programs, client, queue, cli, url
 ):
     # kill(pid, 0) of another user's process is refused, and 1.0.0 reads that as: there is none.
-    ours = programs.listener(url, "video", slots=1)
+    ours = programs.listener("work:record", queue="video")
     registered(cli, 1)
     (node,) = cli.smembers("blueque_listeners_video")
     pretend = """
@@ -400,7 +397,7 @@ def test_its_runner_runs_what_a_killed_listener_of_ours_had_reserved(legacy, pro
 
     task = client.get_task(task_id)
     assert (task.status, task.result, task.node, task.attempt) == ("complete", "recorded", node, 1)
-    assert [line.runner for line in programs.ledger()] == ["1.0.0"]
+    assert [line.runner for line in ledger(programs)] == ["1.0.0"]
     assert not cli.exists(f"blueque_reserved_tasks_video_{node}") and not cli.exists("blueque_started_tasks_video")
     another = queue.enqueue("in")
     finished(cli, 2)
@@ -408,27 +405,38 @@ def test_its_runner_runs_what_a_killed_listener_of_ours_had_reserved(legacy, pro
     assert its.is_running and is_quiet(its)
 
 
-def test_its_runner_waits_for_what_a_killed_listener_of_ours_had_started_and_works_on(
-    legacy, programs, client, queue, cli, url
+def test_its_runner_waits_for_what_a_killed_listener_of_ours_had_started_and_ours_report_it(
+    legacy, programs, client, queue, cli
 ):
-    ours = programs.listener(url, "video", "hold", slots=1)
+    ours = programs.listener("work:hold", queue="video")
     task_id = queue.enqueue("in")
-    until(lambda: programs.ledger(), "it runs")
-    killed = client.get_task(task_id)
-    os.kill(int(killed.node.rpartition("_")[2]), signal.SIGKILL)
-    until(lambda: "starting another" in ours.log, "the master has seen it")
-    registered(cli, 2)
+    until(lambda: ledger(programs), what="it runs")
+    (slot,) = ours.slots()
+    assert ours.stop(signal.SIGKILL) == -signal.SIGKILL        # else it would give the task another listener
+    os.kill(slot, signal.SIGKILL)
+    until(lambda: state_of(slot) == "", what="its listener is gone, as 1.0.0 sees it")
     its = legacy.start(RUN, "video", "record")
-    until(lambda: cli.hget(f"blueque_task_{task_id}", "reclaimed_node"), "1.0.0 has claimed it")
-    assert ours.stop() == 0
+    until(lambda: cli.hget(f"blueque_task_{task_id}", "reclaimed_node"), what="1.0.0 has claimed it")
+    ours = programs.listener("work:hold", queue="video")
+    until(lambda: client.get_task(task_id).node == f"{host_name()}_{ours.slots()[0]}", what="ours has adopted it")
 
-    programs.release()
-    another = queue.enqueue("in")
-    until(lambda: client.get_task(another).status == "complete", "1.0.0 takes the next one")
+    release(programs)
+    finished(cli, 1)
+    others = [queue.enqueue("in") for _ in range(20)]
+    finished(cli, 21)
 
-    assert [line.task for line in programs.ledger()] == [task_id, another]
-    assert client.get_task(task_id).status == "started"
-    assert its.is_running and is_quiet(its)
+    task = client.get_task(task_id)
+    assert (task.status, task.result, task.attempt) == ("complete", "released", 1)
+    assert [line.runner for line in ledger(programs) if line.task == task_id] == ["ours"]
+    assert sorted(line.task for line in ledger(programs)) == sorted([task_id, *others])
+    until(lambda: any(line.runner == "1.0.0" for line in take_more(programs, queue)), what="1.0.0 works on")
+    assert ours.stop() == 0 and its.is_running and is_quiet(its)
+
+
+def take_more(programs, queue):
+    """Put another task in line and return which have been run by now."""
+    queue.enqueue("in")
+    return ledger(programs)
 
 
 def test_a_task_that_it_took_over_is_refused_to_the_one_that_was_not_dead(legacy, programs, client, queue, cli):
@@ -454,7 +462,7 @@ say(client.get_task(task.id).status)
 
 
 def test_the_stump_that_it_makes_of_a_deleted_task_is_dropped_by_our_listeners(legacy, programs, client, queue, cli, url):
-    listener = programs.listener(url, "video", slots=1)
+    listener = programs.listener("work:record", queue="video")
     registered(cli, 1)
     task_id = queue.schedule("in", time.time() + 0.05)
     legacy.run("""
@@ -467,7 +475,7 @@ client.get_queue("video").enqueue_due_tasks()
     queue.enqueue("next")
     finished(cli, 1)
 
-    assert task_id not in [line.task for line in programs.ledger()]
+    assert task_id not in [line.task for line in ledger(programs)]
     assert set(cli.hgetall(f"blueque_task_{task_id}")) == {"status", "updated"}
     assert [key for key in cli.keys("*") if re.search("pending|reserved|started|failed", key)] == []
     command_line(url, "status")
@@ -478,7 +486,7 @@ client.get_queue("video").enqueue_due_tasks()
 
 def test_parameters_that_are_no_text_reach_our_listeners(legacy, programs, client, queue, cli, url):
     (task_id,) = legacy.run("say(client.get_queue('video').enqueue(b'\\xff\\x00\\xfe'))")
-    listener = programs.listener(url, "video", "show", slots=1)
+    listener = programs.listener("work:show", queue="video")
     finished(cli, 1)
     another = queue.enqueue("next")
     finished(cli, 2)
@@ -502,12 +510,12 @@ for each in ids:
 say(ids)
 """)
     assert cli.llen("blueque_pending_tasks_video") == 120
-    listener = programs.listener(url, "video")
-    until(lambda: not cli.exists("blueque_pending_tasks_video"), "the line is empty")
+    listener = programs.listener("work:record", queue="video", slots=2)
+    until(lambda: not cli.exists("blueque_pending_tasks_video"), what="the line is empty")
     finished(cli, 40)
 
     assert listener.stop() == 0
-    assert sorted(line.task for line in programs.ledger()) == sorted(ids)
+    assert sorted(line.task for line in ledger(programs)) == sorted(ids)
     assert sorted(cli.lrange("blueque_complete_tasks_video", 0, -1)) == sorted(ids)
     assert [key for key in cli.keys("*") if re.search("pending|reserved|started|failed", key)] == []
     assert is_quiet(listener)
@@ -534,14 +542,14 @@ processor.fail("after all")
 
 
 def test_queue_names_that_only_it_allows_stop_no_program_of_ours(legacy, programs, client, url):
-    scheduler = programs.scheduler(url)
+    scheduler = programs.scheduler()
     legacy.run("""
 for name in argv:
     client.get_queue(name).enqueue("in")
     client.get_queue(name).schedule("in", time.time() + 0.1)
 """, "", "q" * 201, "a\0b", "ä ö\n'\"{}")
     allowed = client.get_queue("ä ö\n'\"{}").schedule("in", time.time() + 0.2)
-    until(lambda: client.get_task(allowed).status == "pending" or not scheduler.is_running, "the others are promoted")
+    until(lambda: client.get_task(allowed).status == "pending" or not scheduler.is_running, what="the others are promoted")
 
     assert scheduler.is_running and is_quiet(scheduler)
     assert len(client.get_inspector().queues()) == 4 and client.get_inspector().overview()

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis as redis_py
-from legacy import Legacy, install
-from programs import comes, running_programs, until
+from legacy import WORK, Legacy, install, ledger
+from running import Programs, until
 
 from blueque import Client
 from blueque.process import wait_readable
@@ -31,8 +31,9 @@ def _installed():
 
 
 @pytest.fixture
-def programs(tmp_path):
-    with running_programs(tmp_path) as programs:
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
         yield programs
 
 
@@ -63,7 +64,7 @@ def watching(programs, url, cli):
     """Start a scheduler and wait until it has looked at everything once and waits for news."""
     known = len(trackers(cli))
     scheduler = programs.scheduler(url)
-    until(lambda: len(trackers(cli)) > known, "it has asked for news")
+    until(lambda: len(trackers(cli)) > known, what="it has asked for news")
     return scheduler
 
 
@@ -79,7 +80,7 @@ def is_promoted(client, task_id):
 
 def delay(client, task_id):
     """Wait until the task is promoted; return for how long it had been due then."""
-    until(lambda: is_promoted(client, task_id), "the task is promoted")
+    until(lambda: is_promoted(client, task_id), what="the task is promoted")
     task = client.get_task(task_id)
     return task.updated - task.eta
 
@@ -128,7 +129,7 @@ def test_due_tasks_get_in_line_in_the_order_of_their_times(client, queue, cli, p
     cli.zadd("blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)})
 
     programs.scheduler(url)
-    until(lambda: cli.llen("blueque_pending_tasks_video") == 250, "all are in line")
+    until(lambda: cli.llen("blueque_pending_tasks_video") == 250, what="all are in line")
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1] == ids
     assert not cli.exists("blueque_scheduled_tasks_video")
@@ -180,7 +181,7 @@ def test_two_schedulers_promote_each_of_two_hundred_tasks_once(programs, client,
     cli.config_resetstat()
     soon = time.time() + 0.5
     ids = [queue.schedule("in", soon + number / 400) for number in range(200)]
-    until(lambda: cli.llen("blueque_pending_tasks_video") >= 200, "all are in line")
+    until(lambda: cli.llen("blueque_pending_tasks_video") >= 200, what="all are in line")
 
     assert not cli.exists("blueque_scheduled_tasks_video")
     assert cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1] == ids
@@ -199,7 +200,7 @@ def test_it_survives_a_restart_of_redis_and_says_so_once(programs, own):
     with nobody_at(server.port) as turn_away:
         turn_away(2)
     server.start()
-    until(lambda: "answers again" in scheduler.log, "it has noticed")
+    until(lambda: "answers again" in scheduler.log, what="it has noticed")
     task_id = client.get_queue("video").schedule("in", time.time() + 0.3)
 
     assert 0 <= delay(client, task_id) < PROMPT
@@ -229,7 +230,7 @@ def test_it_says_once_that_its_connections_are_cut(scheduler, client, queue, cli
     delay(client, queue.schedule("in", time.time() + 0.1))
     cli.delete("blueque_pending_tasks_video")          # else it would use its second connection right away
     cut_all_connections(cli)
-    until(lambda: "answers again" in scheduler.log, "it has noticed")
+    until(lambda: "answers again" in scheduler.log, what="it has noticed")
 
     delay(client, queue.schedule("in", time.time() + 0.1))
 
@@ -245,7 +246,7 @@ def test_it_waits_for_a_redis_that_is_not_there_yet_and_says_so_once(programs, o
         scheduler = programs.scheduler(server.url)
         turn_away(2)
     server.start()
-    until(lambda: trackers(cli), "it has found it")
+    until(lambda: trackers(cli), what="it has found it")
     client = Client(server.url)
     task_id = client.get_queue("video").schedule("in", time.time() + 0.3)
 
@@ -276,13 +277,13 @@ def test_it_stops_at_once_while_redis_stands_still(programs, own):
     server, _ = own
     os.kill(server.pid, signal.SIGSTOP)
     scheduler = programs.scheduler(server.url)
-    until(lambda: "blueque-scheduler" in scheduler.log, "it has begun")
-    until(lambda: is_connecting(scheduler, server.port), "it waits for an answer")
+    until(lambda: "blueque-scheduler" in scheduler.log, what="it has begun")
+    until(lambda: is_connecting(scheduler, server.port), what="it waits for an answer")
 
     scheduler.send(signal.SIGTERM)
 
     try:
-        assert comes(lambda: not scheduler.is_running, 2)
+        until(lambda: not scheduler.is_running, 2, "its end")
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert scheduler.wait() == 0
@@ -305,7 +306,8 @@ def test_fifty_idle_queues_cost_nothing_between_two_looks_at_everything(programs
     make_idle(client, cli, 50)
     cli.config_resetstat()
     scheduler = watching(programs, url, cli)
-    until(lambda: cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 51, "it has looked at everything")
+    # The queues, the next task of each, and the listeners of each.
+    until(lambda: cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 101, what="it has looked at everything")
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
     time.sleep(3)                                      # the time that is measured
     commands = cli.info("stats")["total_commands_processed"] - began - 1
@@ -329,7 +331,7 @@ def test_the_regular_look_at_fifty_idle_queues_costs_less_than_two_commands_a_se
 
 
 def test_an_idle_listener_gets_within_a_second_what_1_0_0_enqueues(scheduler, legacy, programs, cli, url):
-    listener = programs.listener(url, "video")
+    listener = programs.listener("work:record", queue="video", slots=2)
     producer = legacy.start("""
 while not os.path.exists("idle"):
     time.sleep(0.01)
@@ -341,25 +343,25 @@ for number in range(10):
     while client.get_task(task_id).status != "complete":
         time.sleep(0.01)
 """)
-    until(lambda: cli.info("clients")["blocked_clients"] == 2, "both listeners wait")
+    until(lambda: cli.info("clients")["blocked_clients"] == 2, what="both listeners wait")
     (programs.directory / "idle").touch()
     assert producer.wait() == 0, producer.log
 
     enqueued = dict(producer.said())
-    late = [line.at - enqueued[line.task] for line in programs.ledger()]
+    late = [line.at - enqueued[line.task] for line in ledger(programs)]
     show("from 1.0.0's enqueue to our handler", late)
     assert len(late) == 10 and max(late) < PROMPT
     assert "Traceback" not in listener.log + scheduler.log
 
 
 def test_it_wakes_a_listener_for_tasks_that_were_in_line_before_it_came(legacy, programs, cli, url):
-    listener = programs.listener(url, "video", slots=1)
-    until(lambda: cli.info("clients")["blocked_clients"] == 1, "the listener waits")
+    listener = programs.listener("work:record", queue="video")
+    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener waits")
     legacy.run("client.get_queue('video').enqueue('in')")
     assert cli.llen("blueque_pending_tasks_video") == 1
     programs.scheduler(url)
 
-    assert comes(programs.ledger, 5)
+    until(lambda: ledger(programs), 5, what="it runs")
     assert "Traceback" not in listener.log
 
 
@@ -368,16 +370,16 @@ def test_news_that_comes_together_with_an_answer_is_not_overlooked(programs, cli
     cli.config_resetstat()
     with HoldingProxy(url, having=b"blueque_pending_tasks_first") as proxy:
         watching(programs, proxy.url, cli)
-        until(lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 1, "it has looked at everything")
+        until(lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 1, what="it has looked at all")
         proxy.arm()
         cli.lpush("blueque_pending_tasks_first", "t1")
-        until(lambda: proxy.held, "it has asked about the first queue")
+        until(lambda: proxy.held, what="it has asked about the first queue")
         cli.lpush("blueque_pending_tasks_second", "t2")
-        until(lambda: b"blueque_pending_tasks_second" in proxy.held, "and is told of the second one")
+        until(lambda: b"blueque_pending_tasks_second" in proxy.held, what="and is told of the second one")
         proxy.release()
-        until(lambda: cli.exists("blueque_wake_first"), "it has got the answer")
+        until(lambda: cli.exists("blueque_wake_first"), what="it has got the answer")
 
-        assert comes(lambda: cli.exists("blueque_wake_second"), 2)
+        until(lambda: cli.exists("blueque_wake_second"), 2, "it has looked at the second one")
 
 
 class HoldingProxy:
@@ -446,13 +448,13 @@ def test_it_polls_where_its_user_may_not_ask_for_news(programs, own):
     server, cli = own
     cli.acl_setuser("modest", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all", "-client"])
     scheduler = programs.scheduler(server.url.replace("redis://", "redis://modest:secret@"))
-    until(lambda: "modest" in {each.get("user") for each in cli.client_list()}, "it has connected")
+    until(lambda: "modest" in {each.get("user") for each in cli.client_list()}, what="it has connected")
     client = Client(server.url)
     task_id = client.get_queue("new").schedule("in", time.time() + 0.3)
     late = delay(client, task_id)
     client.get_queue("video").enqueue("in")
     cli.delete("blueque_wake_video")
-    until(lambda: cli.exists("blueque_wake_video"), "it wakes listeners")
+    until(lambda: cli.exists("blueque_wake_video"), what="it wakes listeners")
 
     client.close()
     assert 0 <= late < 1 + PROMPT
@@ -482,7 +484,7 @@ def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
     assert LOOK_AT_ALL - 1 < scheduler.step() <= LOOK_AT_ALL
 
     queue.schedule("in", time.time() + 0.5)
-    until(lambda: wait_readable([scheduler._lookout.fileno()], 1), "there is news")
+    until(lambda: wait_readable([scheduler._lookout.fileno()], 1), what="there is news")
     assert 0 < scheduler.step() <= 0.5
     serve(scheduler, lambda: cli.exists("blueque_pending_tasks_video"))
     assert scheduler.step() <= LOOK_AT_ALL
@@ -499,14 +501,14 @@ def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
     client.get_queue("two").enqueue("in")
     client.get_queue("three").enqueue("in")
     seen = set()
-    until(lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, "it has seen both")
+    until(lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, what="it has seen both")
 
     assert {name: (view.is_pending, view.next_eta) for name, view in lookout.views.items()} == {
         "one": (False, 4e9), "two": (True, 4e9), "three": (True, None)
     }
     assert lookout.refresh() == set()
     cli.flushall()
-    until(lambda: lookout.refresh() == set() and lookout.views == {}, "it has seen that all is gone")
+    until(lambda: lookout.refresh() == set() and lookout.views == {}, what="it has seen that all is gone")
     lookout.close()
 
 
@@ -514,7 +516,7 @@ def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_bu
     queue.schedule("in", 4e9)
     cli.set("blueque_scheduled_tasks_video", "text")
     scheduler = programs.scheduler(url)
-    until(lambda: "WRONGTYPE" in scheduler.log, "it has found it")
+    until(lambda: "WRONGTYPE" in scheduler.log, what="it has found it")
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
     time.sleep(1)                                      # the time that is measured
     commands, spent = cli.info("stats")["total_commands_processed"] - began - 1, processor_seconds(scheduler) - spent
@@ -535,7 +537,7 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_another(programs,
     programs.scheduler(url)
     task_id = queue.schedule("in", time.time() + 0.1)
 
-    assert comes(lambda: is_promoted(client, task_id), 2)
+    until(lambda: is_promoted(client, task_id), 2, "the task is promoted")
 
 
 def test_it_goes_on_after_everything_was_deleted(scheduler, client, queue, cli):
