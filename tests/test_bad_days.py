@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from running import Programs, children_of, is_there, memory_of, outcome, parent_of, state_of, until, write_hint
+from running import Programs, children_of, is_there, memory_of, outcome, state_of, until, write_hint
 
 # Every task notes in `runs` that it runs.
 WORK = """
@@ -108,18 +108,16 @@ def test_a_task_process_killed_in_the_middle_of_its_work_fails_and_the_next_task
     assert runs(programs) == [task_id, following]
 
 
-def test_a_task_that_leaves_children_and_closed_outputs_behind_does_not_hold_up_the_next(programs):
+def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they_have_been_ended(programs):
     listener = programs.listener("work:run")
     (slot,) = listener.slots()
     queue = programs.client.get_queue("work")
-    *leftovers, ended = outcome(programs.client, queue.enqueue("leave_children")).result
-    assert all(is_there(pid) for pid in leftovers)
+    task = outcome(programs.client, queue.enqueue("leave_children"))
+    *leftovers, ended = task.result
+    assert task.leaked == len(leftovers) == 6
+    assert not any(is_there(pid) for pid in leftovers)
     assert outcome(programs.client, queue.enqueue("quick")).result == "done"
-    assert {parent_of(pid) for pid in leftovers} == {slot}
-    until(lambda: state_of(ended) == "", what="the reaping of the child that had ended")
-    for pid in leftovers:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: {state_of(pid) for pid in leftovers} == {""}, what="the reaping of the others")
+    until(lambda: {state_of(pid) for pid in [*leftovers, ended]} == {""}, what="the reaping of all")
     assert {state_of(pid) for pid in children_of(slot)} <= {"S", "R"}
     assert listener.stop() == 0
 
@@ -281,14 +279,14 @@ def test_of_two_listeners_one_runs_a_task_and_that_a_hundred_times(programs):
 
 
 HOSTILE = [
-    "../../outside", "/outside", "a/b/c", "..", ".", "", "-rf", "room.1", "two words", "a\nb", "ü\u202e", "\udc80",
-    "x" * 5000, "id-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "../../outside", "/outside", "a/b/c", "..", ".", "", "-rf", "room.1", "open", "listeners", "two words", "a\nb",
+    "ü\u202e", "\udc80", "x" * 5000, "id-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 ]
 
 
 def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
     listener = programs.listener("work:run")
-    around = {"work.py", "log.0", "spool", "runs"}
+    around = {"work.py", "program0.log", "program0.out", "spool", "runs"}
     for task_id in HOSTILE:
         write_hint(programs.client, "work", task_id, parameters="quick")
     for task_id in HOSTILE:
@@ -296,7 +294,10 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
     assert {path.name for path in programs.directory.iterdir()} - {"__pycache__"} == around
     assert not (programs.directory.parent / "outside").exists() and not Path("/outside").exists()
     names = {path.name for path in (programs.directory / "spool").iterdir() if not path.name.startswith("room.")}
-    assert names <= {name for name in names if name.startswith("id-") and len(name) == 67}
+    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {"open", "listeners"}
+    (own,) = listener.slots()
+    assert [path.name for path in (programs.directory / "spool" / "listeners").iterdir()] == [str(own)]
+    assert list((programs.directory / "spool" / "open").iterdir()) == []
     assert listener.stop() == 0
 
 

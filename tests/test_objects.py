@@ -421,7 +421,7 @@ def test_two_tasks_enqueued_while_two_listeners_wait_wake_both(url, queue, cli):
 
 
 def test_who_takes_the_marker_and_leaves_tasks_in_line_puts_it_back_for_the_next(queue, listener, cli):
-    listener.register()
+    listener.register(None)
     for number in range(2):
         queue.enqueue(number)
     assert listener.idle(5, lambda connection: connection.wait(5)) is True
@@ -435,7 +435,7 @@ def test_who_takes_the_marker_and_leaves_tasks_in_line_puts_it_back_for_the_next
 
 
 def test_who_leaves_with_tasks_in_line_wakes_another(queue, listener, cli):
-    listener.register()
+    listener.register(None)
     queue.enqueue("in")
     listener.idle(5, lambda connection: connection.wait(5))
 
@@ -444,7 +444,7 @@ def test_who_leaves_with_tasks_in_line_wakes_another(queue, listener, cli):
 
 
 def test_who_gives_up_waiting_looks_at_the_line_all_the_same(queue, listener, cli):
-    listener.register()
+    listener.register(None)
     assert listener.idle(5, lambda connection: False) is False
     cli.lpush("blueque_pending_tasks_video", "from 1.0.0, which wakes nobody")
 

@@ -42,7 +42,8 @@ def attempt(spool):
 
 
 def tree(root):
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+    """Return all that is in the spool, but for the directory of open attempts, which is always there."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path != root / "open")
 
 
 def reported(spool, task_id, number, when):
@@ -146,12 +147,14 @@ def test_a_second_attempt_lies_beside_the_first(spool, root):
     assert tree(root) == ["some-task", "some-task/1", "some-task/1/task", "some-task/2", "some-task/2/task"]
 
 
-def test_an_attempt_that_was_there_already_is_moved_aside_whole(spool, root):
+def test_an_attempt_that_was_there_already_stays_as_it_is_and_the_new_one_lies_beside_it(spool, root):
     spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
     attempt = spool.create("some-task", 1, {"parameters": "new"})
-    (aside,) = [path for path in (root / "some-task").iterdir() if path.name != "1"]
+    (beside,) = [path for path in (root / "some-task").iterdir() if path.name != "1"]
+    assert attempt.path == str(beside) and beside.name.startswith("1.")
     assert attempt.read_exit() is None and attempt.read_task()[1] == {"parameters": "new"}
-    assert aside.name.startswith("1.") and json.loads((aside / "exit").read_text()) == RECORD
+    old = spool.attempt("some-task", 1)
+    assert old.read_exit() == RECORD and old.read_task()[1] == {"parameters": "old"}
 
 
 def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(spool, root):
@@ -167,7 +170,7 @@ def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(s
 
 
 @pytest.mark.parametrize("task_id", [
-    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "two words", "ü", "\udc80", "x" * 101, "\0",
+    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "open", "listeners", "two words", "ü", "\udc80", "x" * 101, "\0",
 ])
 def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool, root, task_id):
     attempt = spool.create(task_id, 1, FIELDS)
@@ -251,12 +254,12 @@ def test_a_record_is_on_the_disk_before_it_gets_its_name(attempt, monkeypatch):
 def test_a_process_killed_while_it_writes_its_record_leaves_none(attempt):
     script = """
 import os, signal, sys
-from blueque import spool
+from blueque.attempt import Attempt
 def pwrite(descriptor, content, offset, real=os.pwrite):
     real(descriptor, content[: len(content) // 2], offset)
     os.kill(os.getpid(), signal.SIGKILL)
-spool.os.pwrite = pwrite
-spool.Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result": "x" * 1000})
+os.pwrite = pwrite
+Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result": "x" * 1000})
 """
     killed = subprocess.run([sys.executable, "-c", script, attempt.path], cwd=ROOT, check=False)
     assert killed.returncode == -9
@@ -268,8 +271,8 @@ spool.Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result"
 
 def test_room_for_the_largest_record_is_set_aside_once_and_given_back(spool, root):
     assert spool.want_of_room() is None
-    (room,) = root.iterdir()
-    assert room.name == f"room.{os.getpid()}"
+    room = root / f"room.{os.getpid()}"
+    assert tree(root) == [room.name]
     assert room.stat().st_size == room.stat().st_blocks * 512 >= 2 * MIB + module.RECORD_OVERHEAD
     before = room.stat()
     assert spool.want_of_room() is None
@@ -341,7 +344,7 @@ def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     reported(spool, "young", 1, 3000.0)
     os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
     assert spool.prune(2000.0) == 1
-    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported"}
+    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported", "open"}
 
 
 def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):
