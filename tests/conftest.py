@@ -12,6 +12,7 @@ from faults import FaultProxy
 from blueque import Client
 from blueque.connection import Redis
 from blueque.embedded import Server, running_server
+from blueque.protocol import transaction
 
 State = Callable[[], dict[str, Any]]
 
@@ -56,6 +57,30 @@ def redis(client: Client) -> Redis:
 
 
 @pytest.fixture
+def other(url: str) -> Iterator[Redis]:
+    """The same for somebody else, who does something in between."""
+    client = Client(url, patience=2.0)
+    yield client._redis
+    client.close()
+
+
+@pytest.fixture
+def overtaken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Let somebody act between the look and the EXEC of the transaction that comes next."""
+    execute = transaction._execute
+
+    def overtaken(act: Callable[[], object]) -> None:
+        def act_and_execute(*arguments: Any) -> Any:
+            monkeypatch.setattr(transaction, "_execute", execute)
+            act()
+            return execute(*arguments)
+
+        monkeypatch.setattr(transaction, "_execute", act_and_execute)
+
+    return overtaken
+
+
+@pytest.fixture
 def proxy(url: str) -> Iterator[FaultProxy]:
     """The way to the server through something that can cut and hold."""
     proxy = FaultProxy(url)
@@ -75,13 +100,24 @@ def state(cli: redis_py.Redis) -> State:
     """Return everything in Redis: every key with its whole value."""
 
     def read() -> dict[str, Any]:
-        readers: dict[str, Callable[[str], Any]] = {
-            "hash": cli.hgetall,
-            "list": lambda key: cli.lrange(key, 0, -1),
-            "set": cli.smembers,
-            "zset": lambda key: dict(cli.zrange(key, 0, -1, withscores=True)),
-            "string": cli.get,
+        found = cli.keys("*")
+        with cli.pipeline() as pipeline:
+            for key in found:
+                pipeline.type(key)
+            types = pipeline.execute()
+        with cli.pipeline() as pipeline:
+            readers: dict[str, Callable[[str], Any]] = {
+                "hash": pipeline.hgetall,
+                "list": lambda key: pipeline.lrange(key, 0, -1),
+                "set": pipeline.smembers,
+                "zset": lambda key: pipeline.zrange(key, 0, -1, withscores=True),
+                "string": pipeline.get,
+            }
+            for key, kind in zip(found, types, strict=True):
+                readers[kind](key)
+            values = pipeline.execute()
+        return {
+            key: dict(value) if kind == "zset" else value for key, kind, value in zip(found, types, values, strict=True)
         }
-        return {key: readers[cli.type(key)](key) for key in cli.keys("*")}
 
     return read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NodeTaken, NotRegistered, protocol
+from blueque.protocol.membership import Standing
 
 NODE = "host_1"
 FACTS = {"pid": 1, "beat_every": 10.0, "boot": "b"}
@@ -33,6 +34,14 @@ def dead_listener(redis, *statuses, is_registered=True):
             protocol.reserve(redis, "video", task, token, "host_2", "i2", now=6.5)
         if status == "started":
             protocol.start(redis, "video", task, token, "host_2", 77, now=7.5)
+
+
+def fence(redis, instance="i2", beat="0"):
+    return protocol.fence(redis, "video", "host_2", instance, beat)
+
+
+def forget(redis, instance="i2"):
+    return protocol.forget(redis, "video", "host_2", instance)
 
 
 def claim(redis, node=NODE, instance="i2"):
@@ -156,8 +165,21 @@ def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(redis
     assert state() == before
 
 
+def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
+    register(redis)
+    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5) == Standing()
+    assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone") == Standing()
+    protocol.order(redis, "video", NODE, "drain", "ann")
+    task = {"status": "failed", "token": "t", "node": NODE, "attempt": "3", "cancel": "8.5", "error_type": "lost"}
+    cli.hset("blueque_task_t1", mapping=task)
+
+    assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5) == Standing("drain")
+    assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(order="drain", **task)
+
+
 def test_deregister_leaves_nothing_but_the_queue(redis, state):
     register(redis)
+    protocol.order(redis, "video", NODE, "drain", "ann")
 
     assert protocol.deregister(redis, "video", NODE, "i1") is True
     assert state() == {"blueque_queues": {"video": 0.0}}
@@ -198,6 +220,211 @@ def test_deregister_refuses_another_instance_and_writes_nothing(redis, state):
 
     assert protocol.deregister(redis, "video", NODE, "i2") is False
     assert state() == before
+
+
+def test_observe_shows_the_beats_and_the_members_and_writes_without_changing_anything(redis, cli, state):
+    register(redis)
+    dead_listener(redis)
+    cli.sadd("blueque_listeners_video", "old_1")
+    before = state()
+
+    assert protocol.observe(redis, "video") == ({NODE: 1.5, "host_2": 1.5}, {NODE, "host_2", "old_1"})
+    assert state() == before
+
+
+def test_what_is_observed_changes_with_every_beat_and_with_nothing_else(redis):
+    register(redis)
+    dead_listener(redis, "started")
+    protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+
+    assert protocol.observe(redis, "video")[0] == {NODE: 11.5, "host_2": 1.5}
+
+
+def test_fence_declares_a_listener_dead_and_leaves_what_it_holds(redis, state):
+    dead_listener(redis, "started")
+    before = state()
+    assert before.pop("blueque_listeners_video") == {"host_2"}
+
+    assert fence(redis) is True
+    assert state() == before | {
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead"},
+        "blueque_queues": {"video": 0.0},
+    }
+
+
+def test_fence_remembers_that_a_neighbour_of_an_older_version_has_struck_the_listener_off(redis, cli, state):
+    dead_listener(redis, "started")
+    cli.srem("blueque_listeners_video", "host_2")
+    cli.zincrby("blueque_queues", -1, "video")
+    before = state()
+
+    assert fence(redis) is True
+    assert state() == before | {
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead", "struck": "1"},
+    }
+
+
+def test_fence_run_again_changes_nothing(redis, state):
+    dead_listener(redis, "started")
+    fence(redis)
+    before = state()
+
+    assert fence(redis) is True
+    assert state() == before
+
+
+@pytest.mark.parametrize("seen", [{"beat": "1"}, {"beat": None}, {"instance": "i3"}], ids=repr)
+def test_fence_gives_way_to_whoever_is_not_as_he_was_seen_and_writes_nothing(redis, state, seen):
+    dead_listener(redis, "started")
+    before = state()
+
+    assert fence(redis, **seen) is False
+    assert state() == before
+
+
+def test_nobody_without_a_registration_can_be_fenced(redis, state):
+    before = state()
+
+    assert fence(redis) is False
+    assert fence(redis, beat=None) is False
+    assert state() == before
+
+
+def test_a_fenced_listener_can_take_nothing_and_starts_a_new_life_by_registering(redis, cli):
+    dead_listener(redis)
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
+    fence(redis)
+
+    for act in (
+        lambda: protocol.beat(redis, "video", "host_2", "i2", 1, now=11.5),
+        lambda: protocol.pop(redis, "video", "host_2", "i2"),
+        lambda: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
+    ):
+        with pytest.raises(NotRegistered):
+            act()
+    protocol.register(redis, "video", "host_2", "i3", {}, now=20.5)
+
+    assert protocol.pop(redis, "video", "host_2", "i3") == ("t1", 0)
+
+
+def test_fence_gives_way_to_a_beat_at_the_last_moment(redis, other, overtaken, cli):
+    dead_listener(redis)
+    overtaken(lambda: protocol.beat(other, "video", "host_2", "i2", 1, now=11.5))
+
+    assert fence(redis) is False
+    assert cli.hget("blueque_listener_video_host_2", "state") == "alive"
+
+
+def test_a_beat_that_comes_after_the_fence_is_refused(redis, other, overtaken, cli):
+    dead_listener(redis)
+    overtaken(lambda: fence(other))
+
+    with pytest.raises(NotRegistered):
+        protocol.beat(redis, "video", "host_2", "i2", 1, now=11.5)
+    assert cli.hget("blueque_listener_video_host_2", "beat") == "0"
+
+
+@pytest.mark.parametrize("take", [
+    lambda redis: protocol.pop(redis, "video", "host_2", "i2"),
+    lambda redis: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
+], ids=["pop", "reserve"])
+def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(redis, other, overtaken, state, take):
+    dead_listener(redis, "pending")
+    protocol.enqueue(redis, "video", "t2", "in", None, now=5.5)
+    before = state()
+    overtaken(lambda: fence(other))
+
+    with pytest.raises(NotRegistered):
+        take(redis)
+
+    after = state()
+    for key in ("blueque_task_t1", "blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_2"):
+        assert after[key] == before[key]
+
+
+def strike(redis):
+    return protocol.strike(redis, "video", "host_2")
+
+
+def test_a_dead_listener_of_an_older_version_is_struck_off_once(redis, cli, state):
+    cli.sadd("blueque_listeners_video", "host_2")
+    cli.zincrby("blueque_queues", 1, "video")
+    cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
+
+    assert strike(redis) is True
+    after = state()
+    assert after == {"blueque_queues": {"video": 0.0}, "blueque_reserved_tasks_video_host_2": ["t1"]}
+    assert strike(redis) is False, "somebody was first"
+    assert state() == after
+
+
+def test_a_listener_with_a_registration_is_not_struck_off(redis, state):
+    dead_listener(redis)
+    before = state()
+
+    assert strike(redis) is False
+    assert state() == before
+
+
+def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_off(redis, cli, overtaken, state):
+    cli.sadd("blueque_listeners_video", "host_2")
+    cli.zincrby("blueque_queues", 1, "video")
+
+    def neighbour():
+        assert cli.srem("blueque_listeners_video", "host_2") == 1
+        cli.zincrby("blueque_queues", -1, "video")
+
+    overtaken(neighbour)
+
+    assert strike(redis) is False
+    assert state() == {"blueque_queues": {"video": 0.0}}
+
+
+def test_forget_leaves_nothing_of_a_dead_listener(redis, state):
+    dead_listener(redis)
+    protocol.order(redis, "video", "host_2", "drain", "ann")
+    fence(redis)
+
+    assert forget(redis) is True
+    assert state() == {"blueque_queues": {"video": 0.0}}
+    assert forget(redis) is True, "done is done"
+
+
+def test_forget_tidies_up_after_a_listener_without_a_registration(redis, cli, state):
+    cli.zadd("blueque_nodes_video", {"host_2": 1.5})
+    cli.zadd("blueque_orders_video_host_2", {"0": 0})
+
+    assert forget(redis, None) is True
+    assert state() == {}
+
+
+def test_a_dead_listener_that_holds_something_is_not_forgotten(redis, state):
+    dead_listener(redis, "started")
+    fence(redis)
+    before = state()
+
+    assert forget(redis) is False
+    assert state() == before
+
+
+@pytest.mark.parametrize("seen", ["i2", "i1", None])
+def test_a_listener_that_lives_is_not_forgotten(redis, state, seen):
+    dead_listener(redis)
+    before = state()
+
+    assert forget(redis, seen) is False
+    assert state() == before
+
+
+def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(redis, other, overtaken, cli):
+    dead_listener(redis)
+    fence(redis)
+    overtaken(lambda: protocol.register(other, "video", "host_2", "i3", {}, now=9.5))
+
+    assert forget(redis) is False
+    assert cli.hget("blueque_listener_video_host_2", "instance") == "i3"
+    assert cli.zscore("blueque_nodes_video", "host_2") == 9.5
 
 
 @pytest.mark.parametrize("status", ["reserved", "started"])
@@ -252,6 +479,15 @@ def test_claim_takes_the_task_that_can_be_claimed_and_keeps_the_listener_for_the
 
     assert claim(redis) == "t1"
     assert state() == before | {"blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE}}
+
+
+@pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
+def test_the_hint_of_an_ended_task_does_not_keep_a_dead_listener_known(redis, cli, status):
+    dead_listener(redis, "pending")
+    cli.hset("blueque_task_t1", "status", status)
+
+    assert claim(redis) is None
+    assert cli.smembers("blueque_listeners_video") == set()
 
 
 def test_the_hint_of_a_deleted_task_does_not_keep_a_dead_listener_known_and_makes_no_stump(redis, cli, state):

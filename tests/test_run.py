@@ -7,7 +7,10 @@ import pytest
 from blueque import NotOwner, NotRegistered, protocol
 
 NODE = "host_1"
-FACTS = {"error", "error_type", "traceback", "exit_code", "signal"}
+FACTS = {
+    "error", "error_type", "traceback", "exit_code", "signal", "memory_peak", "cpu_seconds", "leaked", "lost_node",
+    "last_seen",
+}
 BORN = {"queue": "video", "parameters": "in", "created": "5.5", "attempt": "1", "node": NODE, "token": "token"}
 AROUND = {                                             # what stands in Redis beside the task, all through its attempt
     "blueque_queues": {"video": 1.0},
@@ -17,6 +20,7 @@ AROUND = {                                             # what stands in Redis be
     "blueque_listeners_video": {NODE},
     "blueque_nodes_video": {NODE: 1.5},
 }
+WAITING = {name: BORN[name] for name in ("queue", "parameters", "created", "attempt")}
 HELD = AROUND | {"blueque_reserved_tasks_video_host_1": ["t1"]}
 STARTED = HELD | {"blueque_started_tasks_video": {"host_1 77 t1"}}
 
@@ -50,18 +54,45 @@ def fail(redis, token="token", node=NODE, now=8.5, **more):
     protocol.fail(redis, "video", "t1", token, node, "why", now, **more)
 
 
+def progress(redis, token="token", node=NODE, now=8.5):
+    protocol.progress(redis, "video", "t1", token, node, "50 %", now)
+
+
+def retry(redis, token="token", node=NODE, eta=99.5, now=8.5, **more):
+    return protocol.retry(redis, "video", "t1", token, node, eta, now, **more)
+
+
+def release(redis, token="token", node=NODE, now=8.5, **more):
+    return protocol.release(redis, "video", "t1", token, node, now, **more)
+
+
+def confirm_cancel(redis, token="token", node=NODE, now=8.5, **more):
+    protocol.confirm_cancel(redis, "video", "t1", token, node, now, **more)
+
+
+def cancel(redis):
+    protocol.cancel(redis, "video", "t1", "ann", None, now=8.0)
+
+
 def bring(redis, status):
     """Bring the task t1 to a status by the way every task goes."""
     enqueue(redis)
-    if status != "pending":
+    if status not in ("pending", "cancelled"):
         pop(redis)
         reserve(redis)
-    if status in ("started", "complete"):
+    if status in ("started", "complete", "lost"):
         start(redis)
     if status == "complete":
         complete(redis)
     if status == "failed":
         fail(redis)
+    if status == "cancelled":
+        cancel(redis)
+    if status == "lost":
+        protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", None, 8.0, {"lost_node": NODE}, is_ours=True)
+
+
+NAMED = {"ids": lambda part: getattr(part, "__name__", part)}
 
 
 def test_pop_moves_the_oldest_id_into_the_list_of_the_listener(redis, state):
@@ -140,6 +171,7 @@ def test_reserve_counts_attempts_and_forgets_the_process_of_the_last_one(redis, 
     {"status": "scheduled"},
     {"status": "complete", "node": NODE, "token": "old"},
     {"status": "failed", "node": NODE, "token": "old"},
+    {"status": "cancelled"},
     {"status": "reserved", "node": "host_2", "token": "theirs"},
     {"status": "started", "node": "host_2", "token": "theirs", "pid": "66"},
     {"result": "a stump"},
@@ -280,6 +312,203 @@ def test_the_last_error_does_not_keep_the_details_of_an_earlier_one(redis, cli):
     }
 
 
+def test_progress_is_recorded_and_nothing_else(redis, cli, state):
+    bring(redis, "started")
+    before = state()
+
+    progress(redis)
+
+    assert state() == before | {
+        "blueque_task_t1": before["blueque_task_t1"] | {"progress": "50 %", "progress_at": "8.5", "updated": "8.5"}
+    }
+
+
+def test_retry_has_the_next_attempt_wait_for_its_time(redis, state):
+    bring(redis, "started")
+    progress(redis)
+
+    assert retry(redis, facts={"failures": 1, "last_error": "why"}) == "scheduled"
+    assert state() == AROUND | {
+        "blueque_task_t1": WAITING | {
+            "status": "scheduled", "eta": "99.5", "updated": "8.5", "finished_by": "token", "failures": "1",
+            "last_error": "why",
+        },
+        "blueque_scheduled_tasks_video": {"t1": 99.5},
+    }
+
+
+def test_retry_without_a_time_puts_the_task_in_line_behind_the_others(redis, cli, state):
+    bring(redis, "started")
+    enqueue(redis, "t2")
+    wait(redis)
+
+    assert retry(redis, eta=None) == "pending"
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1", "t2"], "the next is at the tail"
+    assert cli.hgetall("blueque_task_t1") == WAITING | {"status": "pending", "updated": "8.5", "finished_by": "token"}
+    assert cli.zrange("blueque_wake_video", 0, -1) == ["0"]
+    assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
+
+
+def test_a_task_that_failed_before_it_started_can_be_tried_again(redis, state):
+    bring(redis, "reserved")
+
+    assert retry(redis) == "scheduled"
+    assert state() == AROUND | {
+        "blueque_task_t1": WAITING | {"status": "scheduled", "eta": "99.5", "updated": "8.5", "finished_by": "token"},
+        "blueque_scheduled_tasks_video": {"t1": 99.5},
+    }
+
+
+def test_release_makes_the_task_the_next_in_line_as_if_nothing_had_been(redis, cli, state):
+    bring(redis, "started")
+    enqueue(redis, "t2")
+
+    assert release(redis) == "pending"
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2", "t1"], "the next is at the tail"
+    assert cli.hgetall("blueque_task_t1") == WAITING | {"status": "pending", "updated": "8.5", "finished_by": "token"}
+    assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
+
+
+@pytest.mark.parametrize("again", [retry, release], **NAMED)
+def test_the_next_attempt_has_the_next_number_and_nothing_of_the_one_before(redis, cli, again):
+    bring(redis, "started")
+    again(redis, **({"eta": None} if again is retry else {}))
+    pop(redis)
+
+    assert reserve(redis, token="next")["attempt"] == "2"
+    assert cli.hgetall("blueque_task_t1") == BORN | {
+        "status": "reserved", "updated": "6.5", "token": "next", "attempt": "2", "finished_by": "token",
+    }
+
+
+def test_confirm_cancel_records_that_the_attempt_was_ended(redis, state):
+    bring(redis, "started")
+    cancel(redis)
+
+    confirm_cancel(redis, facts={"memory_peak": 4096})
+
+    ended = state()
+    assert ended.pop("blueque_orders_video_host_1") == {"0": 0.0}
+    assert ended == AROUND | {
+        "blueque_task_t1": BORN | {
+            "status": "cancelled", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
+            "pid": "77", "cancelled_by": "ann", "memory_peak": "4096",
+        },
+        "blueque_cancelled_tasks_video": ["t1"],
+    }
+
+
+@pytest.mark.parametrize("again", [retry, release], **NAMED)
+def test_a_task_that_is_to_be_cancelled_gets_no_further_attempt(redis, state, again):
+    bring(redis, "started")
+    cancel(redis)
+
+    assert again(redis) == "cancelled"
+    ended = state()
+    del ended["blueque_orders_video_host_1"]
+    assert ended == AROUND | {
+        "blueque_task_t1": BORN | {
+            "status": "cancelled", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
+            "pid": "77", "cancelled_by": "ann",
+        },
+        "blueque_cancelled_tasks_video": ["t1"],
+    }
+
+
+@pytest.mark.parametrize(("finish", "status"), [(complete, "complete"), (fail, "failed")], **NAMED)
+def test_a_task_that_is_to_be_cancelled_and_ends_by_itself_first_has_ended(redis, cli, finish, status):
+    bring(redis, "started")
+    cancel(redis)
+
+    finish(redis)
+
+    fields = cli.hgetall("blueque_task_t1")
+    assert (fields["status"], fields["cancel"]) == (status, "8.0")
+    assert cli.lrange(f"blueque_{status}_tasks_video", 0, -1) == ["t1"]
+
+
+@pytest.mark.parametrize("error_type", ["lost", "poison"])
+@pytest.mark.parametrize(("end", "place"), [
+    (complete, "complete_tasks"), (fail, "failed_tasks"), (retry, "scheduled_tasks"), (confirm_cancel, "cancelled_tasks"),
+], **NAMED)
+def test_a_late_end_counts_as_if_the_task_had_never_been_declared_lost(redis, cli, state, end, place, error_type):
+    bring(redis, "started")
+    end(redis)
+    expected = state()
+    cli.flushall()
+    protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
+    bring(redis, "lost")
+    cli.hset("blueque_task_t1", "error_type", error_type)
+
+    end(redis, node="host_2")                          # the node does not matter any more
+
+    late = state()
+    interruptions = late["blueque_task_t1"].pop("interruptions")
+    assert interruptions == "1"
+    assert late == expected
+    assert f"blueque_{place}_video" in late
+
+
+@pytest.mark.parametrize("end", [complete, fail, retry, release, confirm_cancel], **NAMED)
+def test_no_late_end_counts_once_the_task_was_put_in_line_again(redis, state, end):
+    bring(redis, "lost")
+    protocol.requeue(redis, "video", "t1", "mark", now=8.2)
+    before = state()
+
+    with pytest.raises(NotOwner, match="it is pending"):
+        end(redis)
+
+    assert state() == before
+
+
+def test_release_is_no_end_of_a_task_that_was_declared_lost(redis, state):
+    bring(redis, "lost")
+    before = state()
+
+    with pytest.raises(NotOwner, match="it is failed"):
+        release(redis)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("again", [retry, release], **NAMED)
+@pytest.mark.parametrize("status", ["complete", "failed"])
+def test_an_attempt_that_has_ended_is_not_followed_by_another(redis, state, again, status):
+    bring(redis, status)
+    before = state()
+
+    assert again(redis) == status
+    assert state() == before
+
+
+@pytest.mark.parametrize("again", [retry, release], **NAMED)
+@pytest.mark.parametrize("since", ["nothing", "reserved again", "started again"])
+def test_the_end_of_an_attempt_run_again_changes_nothing_whatever_has_become_of_the_task(redis, state, again, since):
+    bring(redis, "started")
+    assert again(redis, **({"eta": None} if again is retry else {})) == "pending"
+    if since != "nothing":
+        pop(redis)
+        reserve(redis, token="next")
+    if since == "started again":
+        start(redis, token="next")
+    before = state()
+
+    status = again(redis, now=80.5)
+
+    assert status == {"nothing": "pending"}.get(since, since.split()[0])
+    assert state() == before
+
+
+def test_confirm_cancel_run_again_changes_nothing(redis, state):
+    bring(redis, "started")
+    confirm_cancel(redis)
+    before = state()
+
+    confirm_cancel(redis, now=80.5)
+
+    assert state() == before
+
+
 @pytest.mark.parametrize(("status", "finish"), [("complete", complete), ("failed", fail)])
 def test_the_end_run_again_changes_nothing(redis, state, status, finish):
     bring(redis, status)
@@ -290,7 +519,7 @@ def test_the_end_run_again_changes_nothing(redis, state, status, finish):
     assert state() == before
 
 
-@pytest.mark.parametrize("change", [start, complete, fail], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED)
 @pytest.mark.parametrize("whose", [{"token": "another"}, {"token": None}, {"node": "host_2"}], ids=repr)
 @pytest.mark.parametrize("status", ["reserved", "started"])
 def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_nothing(redis, state, change, whose, status):
@@ -305,10 +534,15 @@ def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_noth
 
 
 @pytest.mark.parametrize(("change", "status"), [
-    (start, "pending"), (start, "complete"), (start, "failed"),
-    (complete, "pending"), (complete, "reserved"), (complete, "failed"),
-    (fail, "pending"), (fail, "complete"),
-], ids=lambda part: getattr(part, "__name__", part))
+    (start, "pending"), (start, "complete"), (start, "failed"), (start, "cancelled"),
+    (progress, "pending"), (progress, "reserved"), (progress, "complete"), (progress, "failed"), (progress, "cancelled"),
+    (complete, "pending"), (complete, "reserved"), (complete, "failed"), (complete, "cancelled"),
+    (fail, "pending"), (fail, "complete"), (fail, "cancelled"),
+    (retry, "pending"), (retry, "cancelled"),
+    (release, "pending"), (release, "cancelled"),
+    (confirm_cancel, "pending"), (confirm_cancel, "reserved"), (confirm_cancel, "complete"), (confirm_cancel, "failed"),
+    (confirm_cancel, "cancelled"),
+], **NAMED)
 def test_a_change_out_of_its_order_is_refused_and_writes_nothing(redis, state, change, status):
     bring(redis, status)
     before = state()
@@ -319,7 +553,7 @@ def test_a_change_out_of_its_order_is_refused_and_writes_nothing(redis, state, c
     assert state() == before
 
 
-@pytest.mark.parametrize("change", [start, complete, fail], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED)
 @pytest.mark.parametrize("token", ["token", None])
 def test_a_change_of_a_deleted_task_is_refused_and_makes_no_stump(redis, state, change, token):
     before = state()
@@ -354,30 +588,52 @@ def test_there_is_one_wake_up_marker_however_often_it_is_set(redis, state):
     assert state() == before | {"blueque_wake_video": {"0": 0.0}}
 
 
+def wait(redis, seconds=5.0, is_answered=lambda connection: connection.wait(5), is_idle=True):
+    return protocol.wait(redis, "video", NODE, seconds, is_answered, is_idle)
+
+
 def test_wait_takes_the_marker(redis, state):
     before = state()
     protocol.wake(redis, "video")
 
-    assert protocol.wait(redis, "video", 5, lambda connection: connection.wait(5)) is True
+    assert wait(redis) == "blueque_wake_video"
     assert state() == before
 
 
-def test_wait_ends_when_a_marker_comes(redis, cli):
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_wait_takes_the_marker_of_orders_idle_or_busy(redis, state, is_idle):
+    before = state()
+    protocol.order(redis, "video", NODE, "drain", "ann")
+
+    assert wait(redis, is_idle=is_idle) == "blueque_orders_video_host_1"
+    assert set(state()) == set(before)
+
+
+def test_a_busy_listener_leaves_the_wake_up_marker_to_the_idle(redis, state):
+    protocol.wake(redis, "video")
+    before = state()
+
+    assert wait(redis, 0.01, is_idle=False) is None
+    assert state() == before
+
+
+@pytest.mark.parametrize("marker", ["blueque_wake_video", "blueque_orders_video_host_1"])
+def test_wait_ends_when_a_marker_comes(redis, cli, marker):
     def wake_up(connection):
         assert not connection.wait(0), "there was nothing to wait for"
-        cli.zadd("blueque_wake_video", {"0": 0})
+        cli.zadd(marker, {"0": 0})
         return connection.wait(5)
 
-    assert protocol.wait(redis, "video", 5, wake_up) is True
+    assert wait(redis, is_answered=wake_up) == marker
 
 
 def test_wait_ends_when_its_time_is_over(redis):
-    assert protocol.wait(redis, "video", 0.01, lambda connection: connection.wait(5)) is False
+    assert wait(redis, 0.01) is None
 
 
 def test_wait_given_up_leaves_its_connection_behind(redis):
     connection = redis.connection()
 
-    assert protocol.wait(redis, "video", 5, lambda connection: False) is False
+    assert wait(redis, is_answered=lambda connection: False) is None
     assert connection.is_closed
     assert redis.read(("ECHO", "mine")) == ["mine"]

@@ -1,0 +1,425 @@
+"""blueque.protocol.control against a real Redis; the whole state is compared, so that leftovers fail too."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue, protocol
+
+NODE = "host_1"
+BORN = {"queue": "video", "parameters": "in", "created": "5.5", "attempt": "0"}
+CANCELLED = {"status": "cancelled", "cancelled_by": "ann", "finished": "9.5", "updated": "9.5"}
+
+
+@pytest.fixture(autouse=True)
+def listener(redis):
+    protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
+
+
+def enqueue(redis):
+    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+
+
+def schedule(redis):
+    protocol.schedule(redis, "video", "t1", "in", None, 99.5, now=5.5)
+
+
+def pop(redis):
+    assert protocol.pop(redis, "video", NODE, "i1")[0] == "t1"
+
+
+def reserve(redis, token="token"):
+    return protocol.reserve(redis, "video", "t1", token, NODE, "i1", now=6.5)
+
+
+def start(redis, token="token"):
+    protocol.start(redis, "video", "t1", token, NODE, 77, 7.5, {"files": "host:/spool/t1/1"})
+
+
+def complete(redis):
+    protocol.complete(redis, "video", "t1", "token", NODE, "out", None, now=9.2)
+
+
+def fail(redis, token="token", **more):
+    protocol.fail(redis, "video", "t1", token, NODE, "why", 9.2, {"error_type": "ValueError"}, **more)
+
+
+def lose(redis):
+    protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", None, 9.2, is_ours=True)
+
+
+def cancel(redis, by="ann", reason=None, queue="video", now=9.5):
+    return protocol.cancel(redis, queue, "t1", by, reason, now)
+
+
+def requeue(redis, mark="mark", queue="video", now=10.5):
+    protocol.requeue(redis, queue, "t1", mark, now)
+
+
+def order(redis, node=NODE, by="ann"):
+    return protocol.order(redis, "video", node, "drain", by)
+
+
+def bring(redis, status):
+    """Bring the task t1 to a status by the way every task goes."""
+    if status == "scheduled":
+        schedule(redis)
+        return
+    enqueue(redis)
+    steps = {
+        "pending": [], "popped": [pop], "reserved": [pop, reserve], "started": [pop, reserve, start],
+        "complete": [pop, reserve, start, complete], "failed": [pop, reserve, start, fail],
+        "lost": [pop, reserve, start, lose], "cancelled": [cancel],
+    }
+    for step in steps[status]:
+        step(redis)
+
+
+def without(state, *gone):
+    return {key: value for key, value in state.items() if key not in gone}
+
+
+# cancel
+
+
+@pytest.mark.parametrize(("status", "place"), [
+    ("scheduled", "blueque_scheduled_tasks_video"), ("pending", "blueque_pending_tasks_video"),
+    ("reserved", "blueque_reserved_tasks_video_host_1"),
+])
+def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(redis, state, status, place):
+    bring(redis, status)
+    before = state()
+    assert place in before
+    eta, attempt = ({"eta": "99.5"} if status == "scheduled" else {}), "1" if status == "reserved" else "0"
+
+    assert cancel(redis) == "cancelled"
+    assert state() == without(before, place) | {
+        "blueque_task_t1": BORN | {"attempt": attempt} | eta | CANCELLED,
+        "blueque_cancelled_tasks_video": ["t1"],
+    }
+
+
+def test_a_reason_is_kept(redis, cli):
+    bring(redis, "pending")
+
+    cancel(redis, reason="too late")
+
+    assert cli.hget("blueque_task_t1", "cancel_reason") == "too late"
+
+
+def test_every_entry_of_a_cancelled_task_leaves_the_line(redis, cli):
+    bring(redis, "pending")
+    cli.lpush("blueque_pending_tasks_video", "t2", "t1")
+
+    cancel(redis)
+
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2"]
+
+
+def test_a_started_task_is_marked_and_its_listener_told(redis, state):
+    bring(redis, "started")
+    before = state()
+
+    assert cancel(redis, reason="too late") == "cancelling"
+    assert state() == before | {
+        "blueque_task_t1": before["blueque_task_t1"] | {
+            "cancel": "9.5", "cancelled_by": "ann", "cancel_reason": "too late", "updated": "9.5",
+        },
+        "blueque_orders_video_host_1": {"0": 0.0},
+    }
+
+
+@pytest.mark.parametrize(("status", "outcome"), [("pending", "cancelled"), ("started", "cancelling")])
+def test_cancel_run_again_changes_nothing_and_the_first_name_stays(redis, state, status, outcome):
+    bring(redis, status)
+    cancel(redis)
+    before = state()
+
+    assert cancel(redis, by="bob", reason="me too", now=90.5) == outcome
+    assert state() == before
+
+
+@pytest.mark.parametrize(("end", "status"), [("complete", "complete"), ("failed", "failed"), ("lost", "failed")])
+def test_a_task_that_has_ended_cannot_be_cancelled(redis, state, end, status):
+    bring(redis, end)
+    before = state()
+
+    with pytest.raises(NotCancellable, match=f"it is {status} already") as refusal:
+        cancel(redis)
+
+    assert (refusal.value.task_id, refusal.value.status) == ("t1", status)
+    assert state() == before
+
+
+def test_a_task_that_does_not_exist_cannot_be_cancelled_and_makes_no_stump(redis, state):
+    before = state()
+
+    with pytest.raises(NotCancellable, match="it does not exist"):
+        cancel(redis)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("change", [cancel, requeue], ids=["cancel", "requeue"])
+def test_a_task_is_changed_through_its_own_queue_only(redis, state, change):
+    bring(redis, "pending" if change is cancel else "failed")
+    before = state()
+
+    with pytest.raises(WrongQueue, match="audio"):
+        change(redis, queue="audio")
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("fields", [
+    {"status": "reserved"}, {"status": "started", "pid": "66"},
+    {"status": "reserved", "token": "token", "reclaimed_node": "host_8"},
+], ids=repr)
+def test_a_task_that_an_older_version_has_cannot_be_cancelled(redis, cli, state, fields):
+    cli.hset("blueque_task_t1", mapping={"queue": "video", "parameters": "in", "node": "host_9", **fields})
+    before = state()
+
+    with pytest.raises(NotCancellable, match="cannot be told"):
+        cancel(redis)
+
+    assert state() == before
+
+
+def test_a_started_task_that_an_older_version_waits_for_can_be_cancelled(redis, cli):
+    bring(redis, "started")
+    cli.hset("blueque_task_t1", "reclaimed_node", "host_8")
+
+    assert cancel(redis) == "cancelling"
+
+
+def test_whoever_has_popped_a_task_that_is_cancelled_does_not_get_it_and_drops_the_hint(redis, state):
+    bring(redis, "popped")
+    before = state()
+    cancel(redis)
+
+    assert reserve(redis) is None
+    assert state() == without(before, "blueque_reserved_tasks_video_host_1") | {
+        "blueque_task_t1": BORN | CANCELLED, "blueque_cancelled_tasks_video": ["t1"],
+    }
+
+
+def test_whoever_has_reserved_a_task_that_is_cancelled_cannot_start_it(redis, state):
+    bring(redis, "reserved")
+    cancel(redis)
+    before = state()
+
+    with pytest.raises(NotOwner, match="it is cancelled"):
+        start(redis)
+
+    assert state() == before
+
+
+def test_a_cancelled_task_is_not_put_in_line_when_its_time_comes(redis, cli, state):
+    bring(redis, "scheduled")
+    cancel(redis)
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 99.5})       # a stale hint
+
+    assert protocol.enqueue_due(redis, "video", now=100.5) == []
+    assert cli.hget("blueque_task_t1", "status") == "cancelled"
+
+
+@pytest.mark.parametrize(("status", "step", "outcome"), [
+    ("scheduled", lambda redis: protocol.enqueue_due(redis, "video", 100.5), "cancelled"),
+    ("pending", pop, "cancelled"), ("popped", reserve, "cancelled"), ("reserved", start, "cancelling"),
+], ids=["enqueue_due", "pop", "reserve", "start"])
+def test_a_task_that_goes_on_while_it_is_cancelled_is_cancelled_where_it_is_now(
+    redis, other, overtaken, state, status, step, outcome
+):
+    bring(redis, status)
+    overtaken(lambda: step(other))
+
+    assert cancel(redis) == outcome
+    left = [key for key, value in state().items() if key.startswith(("blueque_pending", "blueque_scheduled"))]
+    assert left == []
+
+
+def test_a_task_that_is_cancelled_while_it_is_reserved_is_not_to_be_had(redis, other, overtaken, cli):
+    bring(redis, "popped")
+    overtaken(lambda: cancel(other))
+
+    assert reserve(redis) is None
+    assert cli.hget("blueque_task_t1", "status") == "cancelled"
+    assert not cli.exists("blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_1")
+
+
+def test_a_task_that_is_cancelled_when_its_time_comes_is_not_put_in_line(redis, other, overtaken, cli):
+    bring(redis, "scheduled")
+    overtaken(lambda: cancel(other))
+
+    assert protocol.enqueue_due(redis, "video", 100.5) == []
+    assert cli.hget("blueque_task_t1", "status") == "cancelled"
+    assert not cli.exists("blueque_pending_tasks_video", "blueque_scheduled_tasks_video")
+
+
+def test_a_task_that_is_cancelled_while_it_starts_does_not_start(redis, other, overtaken, cli):
+    bring(redis, "reserved")
+    overtaken(lambda: cancel(other))
+
+    with pytest.raises(NotOwner, match="it is cancelled"):
+        start(redis)
+    assert not cli.exists("blueque_started_tasks_video")
+
+
+def test_of_the_end_and_cancel_the_first_wins_and_cancel_is_told(redis, other, overtaken, cli):
+    bring(redis, "started")
+    overtaken(lambda: complete(other))
+
+    with pytest.raises(NotCancellable, match="it is complete already"):
+        cancel(redis)
+    assert "cancel" not in cli.hgetall("blueque_task_t1")
+
+
+def test_of_cancel_and_the_end_that_comes_before_the_process_was_ended_the_end_counts(redis, other, overtaken, cli):
+    bring(redis, "started")
+    overtaken(lambda: cancel(other))
+
+    complete(redis)
+    assert cli.hget("blueque_task_t1", "status") == "complete"
+
+
+# requeue
+
+
+@pytest.mark.parametrize(("status", "place"), [("failed", "failed"), ("lost", "failed"), ("cancelled", "cancelled")])
+def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, state, status, place):
+    bring(redis, status)
+    cli.hset("blueque_task_t1", mapping={"failures": "3", "last_error": "old", "last_error_type": "old"})
+    protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
+    cli.delete("blueque_wake_video")
+    before = state()
+    kept = {} if status == "cancelled" else {"attempt": "1", "last_files": "host:/spool/t1/1"}
+    kept |= {"finished_by": "token"} if status == "failed" else {}
+
+    requeue(redis)
+
+    assert state() == without(before, f"blueque_{place}_tasks_video") | {
+        "blueque_task_t1": BORN | {"status": "pending", "requeued": "mark", "updated": "10.5"} | kept,
+        "blueque_pending_tasks_video": ["t1", "t2"],
+        "blueque_wake_video": {"0": 0.0},
+    }
+
+
+@pytest.mark.parametrize("since", ["pending", "started", "failed again"])
+def test_requeue_run_again_changes_nothing_whatever_has_become_of_the_task(redis, state, since):
+    bring(redis, "failed")
+    requeue(redis)
+    if since != "pending":
+        pop(redis)
+        reserve(redis, "next")
+        start(redis, "next")
+    if since == "failed again":
+        fail(redis, "next")
+    before = state()
+
+    requeue(redis, now=90.5)
+
+    assert state() == before
+
+
+def test_another_requeue_puts_a_task_that_has_failed_again_in_line_again(redis, cli):
+    bring(redis, "failed")
+    requeue(redis)
+    pop(redis)
+    reserve(redis, "next")
+    fail(redis, "next")
+
+    requeue(redis, "another mark")
+
+    assert cli.hget("blueque_task_t1", "status") == "pending"
+    assert cli.hget("blueque_task_t1", "attempt") == "2"
+
+
+@pytest.mark.parametrize("status", ["scheduled", "pending", "reserved", "started", "complete"])
+def test_a_task_that_has_neither_failed_nor_was_cancelled_is_not_put_in_line_again(redis, state, status):
+    bring(redis, status)
+    before = state()
+
+    with pytest.raises(NotFailed, match=f"while it is {status}") as refusal:
+        requeue(redis)
+
+    assert (refusal.value.task_id, refusal.value.status) == ("t1", status)
+    assert state() == before
+
+
+def test_a_task_that_does_not_exist_is_not_put_in_line_and_makes_no_stump(redis, state):
+    before = state()
+
+    with pytest.raises(NotFailed, match="unknown"):
+        requeue(redis)
+
+    assert state() == before
+
+
+def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_it_is_put_in_line_again(redis, cli):
+    bring(redis, "started")
+    cancel(redis)
+    fail(redis)
+    requeue(redis)
+    pop(redis)
+    reserve(redis, "next")
+    start(redis, "next")
+
+    assert "cancel" not in cli.hgetall("blueque_task_t1")
+    assert protocol.retry(redis, "video", "t1", "next", NODE, None, now=20.5) == "pending"
+
+
+def test_a_late_result_that_is_first_ends_the_wish_to_run_the_task_again(redis, other, overtaken, cli):
+    bring(redis, "lost")
+    overtaken(lambda: complete(other))
+
+    with pytest.raises(NotFailed, match="while it is complete"):
+        requeue(redis)
+    assert not cli.exists("blueque_pending_tasks_video")
+
+
+def test_a_late_result_that_comes_second_is_refused(redis, other, overtaken, cli):
+    bring(redis, "lost")
+    overtaken(lambda: requeue(other))
+
+    with pytest.raises(NotOwner, match="it is pending"):
+        complete(redis)
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
+
+
+def test_of_two_people_who_want_it_run_again_one_is_told_that_it_is_done_already(redis, other, overtaken, cli):
+    bring(redis, "failed")
+    overtaken(lambda: requeue(other, "another mark"))
+
+    with pytest.raises(NotFailed, match="while it is pending"):
+        requeue(redis)
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
+
+
+# order
+
+
+def test_an_order_is_left_where_the_listener_looks(redis, state):
+    before = state()
+
+    assert order(redis) is True
+    assert state() == before | {
+        "blueque_listener_video_host_1": before["blueque_listener_video_host_1"] | {"order": "drain", "order_by": "ann"},
+        "blueque_orders_video_host_1": {"0": 0.0},
+    }
+
+
+def test_an_order_given_again_changes_nothing(redis, state):
+    order(redis)
+    before = state()
+
+    assert order(redis, by="bob") is True
+    assert state() == before
+
+
+@pytest.mark.parametrize("how", ["unknown", "dead"])
+def test_there_are_no_orders_for_a_listener_that_is_not_there(redis, state, how):
+    protocol.fence(redis, "video", NODE, "i1", "0")
+    before = state()
+
+    assert order(redis, NODE if how == "dead" else "host_2") is False
+    assert state() == before

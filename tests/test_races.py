@@ -1,0 +1,97 @@
+"""Any two changes at the same time: whoever is overtaken does what he would do if he had come later, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from blueque import protocol
+from blueque.connection import Redis
+from blueque.errors import BluequeError
+from blueque.retry import Retry
+
+Q, OURS, ANOTHER = "video", "host_1", "host_3"
+FIELDS = {"queue": Q, "parameters": "in", "created": "5.5", "attempt": "1", "token": "token", "pid": "77"}
+
+# What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed: they are no difference.
+CALLS: dict[str, Callable[[Redis], object]] = {
+    "pop": lambda redis: protocol.pop(redis, Q, OURS, "i1"),
+    "pop elsewhere": lambda redis: protocol.pop(redis, Q, ANOTHER, "i3"),
+    "reserve": lambda redis: protocol.reserve(redis, Q, "t1", "token", OURS, "i1", 6.5),
+    "start": lambda redis: protocol.start(redis, Q, "t1", "token", OURS, 77, 7.5),
+    "progress": lambda redis: protocol.progress(redis, Q, "t1", "token", OURS, "50 %", 8.5),
+    "complete": lambda redis: protocol.complete(redis, Q, "t1", "token", OURS, "out", None, 9.5),
+    "fail": lambda redis: protocol.fail(redis, Q, "t1", "token", OURS, "why", 9.5),
+    "retry": lambda redis: protocol.retry(redis, Q, "t1", "token", OURS, 99.5, 9.5),
+    "retry at once": lambda redis: protocol.retry(redis, Q, "t1", "token", OURS, None, 9.5),
+    "release": lambda redis: protocol.release(redis, Q, "t1", "token", OURS, 9.5),
+    "confirm_cancel": lambda redis: protocol.confirm_cancel(redis, Q, "t1", "token", OURS, 9.5),
+    "cancel": lambda redis: protocol.cancel(redis, Q, "t1", "ann", None, 9.5),
+    "requeue": lambda redis: protocol.requeue(redis, Q, "t1", "mark", 9.5),
+    "delete": lambda redis: protocol.delete(redis, Q, "t1"),
+    "beat": lambda redis: protocol.beat(redis, Q, OURS, "i1", 1, 8.5),
+    "order": lambda redis: protocol.order(redis, Q, OURS, "drain", "ann"),
+    "deregister": lambda redis: protocol.deregister(redis, Q, OURS, "i1"),
+    "register anew": lambda redis: protocol.register(redis, Q, OURS, "i2", {}, 8.5, dead="i1"),
+    "fence": lambda redis: protocol.fence(redis, Q, OURS, "i1", "0"),
+    "recover": lambda redis: protocol.recover(redis, Q, "t1", OURS, "i1", 9.5),
+    "claim": lambda redis: protocol.claim(redis, Q, ANOTHER, OURS, "i1"),
+    "lose": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5),
+    "lose and run again": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", Retry(), 9.5),
+    "give up": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5, is_ours=True),
+    "adopt": lambda redis: protocol.adopt(redis, Q, "t1", "token", OURS, ANOTHER, "i3", 9.5),
+    "restore": lambda redis: protocol.restore(redis, Q, "t1", "token", ANOTHER, "i3", 77, {}, 7.5, 9.5),
+    "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
+    "forget": lambda redis: protocol.forget(redis, Q, OURS, "i1"),
+}
+BEFORE = {
+    "pending": [],
+    "popped": ["pop"],
+    "popped, dead": ["pop", "fence"],
+    "reserved": ["pop", "reserve"],
+    "reserved, dead": ["pop", "reserve", "fence"],
+    "started": ["pop", "reserve", "start"],
+    "started, to be cancelled": ["pop", "reserve", "start", "cancel"],
+    "started, dead": ["pop", "reserve", "start", "fence"],
+    "lost": ["pop", "reserve", "start", "fence", "lose"],
+    "failed": ["pop", "reserve", "start", "fail"],
+    "cancelled": ["cancel"],
+}
+
+GIVING_WAY = {"claim"}                                 # it looks twice, and if the list has changed it does nothing
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_whoever_is_overtaken_does_what_he_would_do_if_he_had_come_later(before, redis, other, overtaken, cli, state):
+    def seed():
+        cli.flushall()
+        protocol.register(redis, Q, OURS, "i1", {}, now=1.5)
+        protocol.register(redis, Q, ANOTHER, "i3", {}, now=1.5)
+        protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+        for name in BEFORE[before]:
+            CALLS[name](redis)
+        return state()
+
+    def changes(name):
+        found = seed()
+        outcome(name)
+        return state() != found
+
+    def outcome(name):
+        try:
+            return CALLS[name](redis)
+        except BluequeError as error:
+            return repr(error)
+
+    able = [name for name in CALLS if changes(name)]
+    assert len(able) >= 3
+    for name in [name for name in able if name not in GIVING_WAY]:
+        for faster in able:
+            seed()
+            CALLS[faster](redis)
+            later = outcome(name), state()
+            seed()
+            overtaken(lambda faster=faster: CALLS[faster](other))
+
+            assert (outcome(name), state()) == later, f"{name}, overtaken by {faster}"
