@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 from faults import Fault
 
-from blueque import Client, OutcomeUnknown, RedisAway, protocol
+from blueque import Client, OutcomeUnknown, RedisAway, Retry, protocol
 from blueque.process import node_id
+from blueque.settings import Timing
 
 
 @pytest.fixture
@@ -27,21 +28,56 @@ def through(proxy):
 def listening(client):
     """Return a listener that is registered."""
     listener = client.get_listener("video")
-    listener.register()
+    listener.register(Timing())
     return listener
 
 
-def reserved(client):
+def reserved(client, retry=None):
     """Return the processor of a task that was taken."""
     listener = listening(client)
-    client.get_queue("video").enqueue("in")
+    client.get_queue("video").enqueue("in", retry=retry)
     return client.get_processor(listener.take())
 
 
-def started(client):
-    processor = reserved(client)
+def started(client, retry=None):
+    processor = reserved(client, retry)
     processor.start(77)
     return processor
+
+
+def started_with_a_policy(client):
+    return started(client, Retry(backoff=1000, jitter=0))
+
+
+def started_with_a_policy_of_no_delay(client):
+    return started(client, Retry(backoff=0))
+
+
+def to_be_cancelled(client):
+    """Return the processor of a started task that somebody wants cancelled."""
+    processor = started(client)
+    client.get_queue("video").cancel(the_task(client), "ann")
+    return processor
+
+
+def cancelled(client):
+    """Return the id of a cancelled task."""
+    task_id = pending(client)
+    client.get_queue("video").cancel(task_id, "ann")
+    return task_id
+
+
+def pending(client):
+    return client.get_queue("video").enqueue("in")
+
+
+def scheduled(client):
+    return client.get_queue("video").schedule("in", 4e9)
+
+
+def the_task(client):
+    """Return the id of the only task."""
+    return client._redis.read(("ZRANGE", "blueque_tasks_video", 0, 0))[0][0]
 
 
 def complete(client):
@@ -66,6 +102,66 @@ def until_known(take):
         return take()
     except OutcomeUnknown:
         return take()
+
+
+# What a dead listener leaves behind, under a name that is not ours. There is no public object for it: programs see to it.
+
+Q, DEAD, ALIVE = "video", "host_2", "host_3"
+OURS = {"queue": Q, "parameters": "in", "created": "5.5", "attempt": "1", "token": "token", "pid": "77"}
+
+
+def dead(*steps):
+    """Seed a listener that is to be found dead, and one that lives; the first has done these steps with the task t1."""
+
+    def seed(client):
+        redis = client._redis
+        protocol.register(redis, Q, ALIVE, "i3", {}, 1.5)
+        protocol.register(redis, Q, DEAD, "i2", {}, 1.5)
+        protocol.enqueue(redis, Q, "t1", "in", None, 5.5)
+        for step in steps:
+            step(client, None)
+
+    return seed
+
+
+def pop(client, _):
+    protocol.pop(client._redis, Q, DEAD, "i2")
+
+
+def reserve(client, _):
+    protocol.reserve(client._redis, Q, "t1", "token", DEAD, "i2", 6.5)
+
+
+def start(client, _):
+    protocol.start(client._redis, Q, "t1", "token", DEAD, 77, 7.5)
+
+
+def fence(client, _):
+    return protocol.fence(client._redis, Q, DEAD, "i2", "0")
+
+
+def recover(client, _):
+    return protocol.recover(client._redis, Q, "t1", DEAD, "i2", 8.5)
+
+
+def lose(client, default=None):
+    return protocol.lose(client._redis, Q, "t1", "token", DEAD, "i2", "gone", default, 9.5)
+
+
+def adopt(client, _):
+    return protocol.adopt(client._redis, Q, "t1", "token", DEAD, ALIVE, "i3", 9.5)
+
+
+def restore(client, _):
+    return protocol.restore(client._redis, Q, "t1", "token", ALIVE, "i3", 77, {}, 7.5, 9.5)
+
+
+def reassert(client, _):
+    return protocol.reassert(client._redis, Q, "t1", ALIVE, "i3", OURS, 9.5)
+
+
+def of_1_0_0(client):
+    client._redis.read(("SADD", "blueque_listeners_video", DEAD), ("ZINCRBY", "blueque_queues", 1, Q))
 
 
 class Call(NamedTuple):
@@ -106,9 +202,12 @@ def started_by_the_dead(client):
     client._redis.read(("HSET", f"blueque_task_{task_id}", "status", "started"))
 
 
+def instance(client, node):
+    return client._redis.read(("HGET", f"blueque_listener_video_{node}", "instance"))[0]
+
+
 def claim(client, _):
-    (instance,) = client._redis.read(("HGET", "blueque_listener_video_host_2", "instance"))
-    return protocol.claim(client._redis, "video", node_id(), "host_2", instance)
+    return protocol.claim(client._redis, "video", node_id(), "host_2", instance(client, "host_2"))
 
 
 CALLS = {
@@ -126,8 +225,14 @@ CALLS = {
     "enqueue_due_tasks": Call(three_due, lambda client, _: client.get_queue("video").enqueue_due_tasks()),
     "delete a complete task": Call(complete, lambda client, task: client.get_queue("video").delete_task(task)),
     "delete a failed task": Call(failed, lambda client, task: client.get_queue("video").delete_task(task)),
-    "register": Call(nothing, lambda client, _: client.get_listener("video").register()),
+    "delete a cancelled task": Call(
+        cancelled, lambda client, task_id: client.get_queue("video").delete_task(client.get_task(task_id))
+    ),
+    "register": Call(nothing, lambda client, _: client.get_listener("video").register(Timing())),
     "beat": Call(listening, lambda client, listener: listener.beat()),
+    "beat with a task": Call(started, lambda client, _: protocol.beat(
+        client._redis, "video", node_id(), instance(client, node_id()), 5, 9.5, the_task(client)
+    )._replace(token=None)),
     "take": Call(two_in_line, lambda client, listener: until_known(listener.take).id),
     "take both": Call(two_in_line, lambda client, listener: [until_known(listener.take).id, until_known(listener.take).id]),
     "take from an empty line": Call(listening, lambda client, listener: until_known(listener.take)),
@@ -138,13 +243,53 @@ CALLS = {
     "complete": Call(started, lambda client, processor: processor.complete({"b": 2})),
     "fail a started task": Call(started, lambda client, processor: processor.fail("why")),
     "fail a reserved task": Call(reserved, lambda client, processor: processor.fail("why")),
+    "fail a task that is to run again later": Call(started_with_a_policy, lambda client, processor: processor.fail("why")),
+    "fail a task that is to run again": Call(
+        started_with_a_policy_of_no_delay, lambda client, processor: processor.fail("why")
+    ),
+    "fail a task that is to run again, and was to be cancelled": Call(
+        lambda client: (started_with_a_policy(client), client.get_queue("video").cancel(the_task(client), "ann"))[0],
+        lambda client, processor: processor.fail("why"),
+    ),
+    "progress": Call(started, lambda client, processor: processor.progress("50 %")),
+    "release a reserved task": Call(reserved, lambda client, processor: processor.release()),
+    "release a started task": Call(started, lambda client, processor: processor.release()),
+    "release a task that was to be cancelled": Call(to_be_cancelled, lambda client, processor: processor.release()),
+    "confirm_cancel": Call(to_be_cancelled, lambda client, processor: processor.confirm_cancel({"memory_peak": 4096})),
+    "cancel a pending task": Call(pending, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")),
+    "cancel a scheduled task": Call(scheduled, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")),
+    "cancel a reserved task": Call(reserved, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")),
+    "cancel a started task": Call(started, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")),
+    "requeue a failed task": Call(failed, lambda client, task: client.get_queue("video").requeue(task.id)),
+    "requeue a cancelled task": Call(cancelled, lambda client, task_id: client.get_queue("video").requeue(task_id)),
+    "requeue all that failed": Call(failed, lambda client, _: client.get_queue("video").requeue_failed()),
+    "order": Call(listening, lambda client, _: protocol.order(client._redis, "video", node_id(), "drain", "ann")),
+    "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, Q)),
+    "fence": Call(dead(pop, reserve), fence),
+    "strike": Call(of_1_0_0, lambda client, _: protocol.strike(client._redis, Q, DEAD)),
+    "recover what was popped": Call(dead(pop, fence), recover),
+    "recover what was reserved": Call(dead(pop, reserve, fence), recover),
+    "recover what was started": Call(dead(pop, reserve, start, fence), recover),
+    "lose": Call(dead(pop, reserve, start, fence), lambda client, _: lose(client)),
+    "lose and run again": Call(dead(pop, reserve, start, fence), lambda client, _: lose(client, Retry())),
+    "adopt": Call(dead(pop, reserve, start, fence), adopt),
+    "complete what was lost": Call(
+        dead(pop, reserve, start, fence, lambda client, _: lose(client)),
+        lambda client, _: protocol.complete(client._redis, Q, "t1", "token", DEAD, "out", None, 9.7),
+    ),
+    "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
+    "reassert": Call(dead(), reassert),
+    "forget": Call(dead(fence), lambda client, _: protocol.forget(client._redis, Q, DEAD, "i2")),
     "wake": Call(nothing, lambda client, _: client.get_queue("video").wake_listener()),
     "leave": Call(listening, lambda client, listener: listener.leave()),
     "look": Call(two_in_line, lambda client, _: client.get_inspector().pending("video")),
 }
 
 # What is done can be seen in Redis, but the call that did it cannot tell any more; docs/protocol.md says so.
-FORGETFUL = {("enqueue_due_tasks", Fault.CUT_AFTER), ("claim a started task", Fault.CUT_AFTER)}
+FORGETFUL = {(name, Fault.CUT_AFTER) for name in (
+    "enqueue_due_tasks", "claim a started task", "strike", "recover what was popped", "recover what was reserved", "lose",
+    "lose and run again",
+)}
 CASES = [pytest.param(name, fault, id=f"{name}-{fault.name}") for name, fault in itertools.product(CALLS, Fault)]
 
 
@@ -281,7 +426,7 @@ def test_a_pop_that_arrives_late_loses_no_task(proxy, through):
 
 def test_a_marker_that_cannot_be_passed_on_costs_no_task(proxy, client):
     listener = Client(proxy.url, patience=0).get_listener("video")
-    listener.register()
+    listener.register(Timing())
     assert listener.take() is None
     first, second = [client.get_queue("video").enqueue("in") for _ in range(2)]
     assert listener.idle(5, lambda connection: connection.wait(5))

@@ -16,6 +16,8 @@ def finish(redis, task, status):
     if status == "complete":
         protocol.start(redis, "video", task, "token", "host_1", 77, now=8.5)
         protocol.complete(redis, "video", task, "token", "host_1", "out", None, now=9.5)
+    elif status == "cancelled":
+        protocol.cancel(redis, "video", task, "ann", None, now=9.5)
     else:
         protocol.fail(redis, "video", task, "token", "host_1", "why", now=9.5)
     protocol.deregister(redis, "video", "host_1", "i1")
@@ -209,7 +211,7 @@ def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, c
     }
 
 
-@pytest.mark.parametrize("status", ["complete", "failed"])
+@pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
 def test_delete_leaves_nothing_of_a_finished_task(redis, cli, state, status):
     protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
     finish(redis, "t1", status)
