@@ -14,7 +14,7 @@ import pytest
 from legacy import WORK, Legacy, install, ledger, release
 from running import ROOT, Programs, state_of, until
 
-from blueque import Client, NotOwner, Retry, protocol
+from blueque import Client, NotCancellable, NotOwner, Retry, protocol
 from blueque.process import fork, host_name, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -30,6 +30,12 @@ EVERY_STATE = [
 RUN = "ForkingRunner(client, argv[0], getattr(work, argv[1])).run()"
 PROMOTE = "queue = client.get_queue(argv[0])\nwhile True:\n    queue.enqueue_due_tasks()\n    time.sleep(0.001)"
 ENQUEUE = "say([client.get_queue(argv[0]).enqueue(each) for each in argv[1]])"
+DELETE = """
+try:
+    client.get_queue(argv[0]).delete_task(client.get_task(argv[1]))
+except ValueError as error:
+    say(str(error))
+"""
 READ = """
 for each in argv:
     task = client.get_task(each)
@@ -565,3 +571,40 @@ def test_the_python_variables_of_the_caller_do_not_reach_it(legacy, monkeypatch)
 
     assert version == "1.0.0"
     assert Path(where).is_relative_to(ROOT / ".venv-1.0.0")
+
+
+def test_it_shows_a_cancelled_task_of_ours_and_refuses_to_delete_it(legacy, queue, state):
+    task_id = queue.enqueue("a.mov")
+    queue.cancel(task_id)
+    before = state()
+
+    (fields,) = legacy.run(READ, task_id)
+    said = legacy.run(DELETE, "video", task_id)
+
+    assert fields["status"] == "cancelled"
+    assert said == ["Cannot delete task with status cancelled"]
+    assert state() == before
+
+
+def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legacy, queue, redis):
+    task_id = queue.enqueue("a.mov")
+    protocol.register(redis, "video", "host_1", "i1", {}, now=1.5)
+    protocol.pop(redis, "video", "host_1", "i1")
+    protocol.reserve(redis, "video", task_id, "token", "host_1", "i1", now=6.5)
+    protocol.retry(redis, "video", task_id, "token", "host_1", 99.5, now=8.5)
+
+    legacy.run("client.get_queue('video').enqueue_due_tasks()")
+
+    assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0)
+    assert protocol.reserve(redis, "video", task_id, "next", "host_1", "i1", now=100.5)["attempt"] == "2"
+
+
+def test_a_task_that_its_listener_has_cannot_be_cancelled(legacy, queue, state):
+    task_id = queue.enqueue("a.mov")
+    assert legacy.run("say(client.get_listener('video').listen().id)") == [task_id]
+    before = state()
+
+    with pytest.raises(NotCancellable, match=r"a listener of 1\.0\.0"):
+        queue.cancel(task_id)
+
+    assert state() == before
