@@ -1,0 +1,266 @@
+"""What the actors of the explorer do: the real client code, in the order in which the programs of Blueque call it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from world import LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
+
+from blueque import keys, protocol
+from blueque.connection import Redis
+from blueque.errors import NotCancellable, NotFailed, NotOwner, NotRegistered, RedisAway
+from blueque.inspector import Inspector
+from blueque.listener import Listener
+from blueque.processor import Processor
+from blueque.recovery import Recovery
+from blueque.settings import Timing
+from blueque.task import Task
+
+
+def work(world: World, redis: Redis, node: str, *, is_sure: bool = True) -> None:
+    """Take tasks and run them until there is none, as a slot does."""
+    listener = world.listener(redis, node, is_sure)
+    if listener.instance is None:
+        insist(lambda: listener.register(Timing()))
+    take_all(world, redis, listener)
+
+
+def take_all(world: World, redis: Redis, listener: Listener) -> None:
+    while True:
+        try:
+            task = listener.take()
+        except NotRegistered:
+            insist(lambda: listener.register(Timing()))
+        except RedisAway:
+            continue
+        else:
+            if task is None:
+                return
+            run(world, redis, task)
+
+
+def run(world: World, redis: Redis, task: Task) -> None:
+    """Start a reserved task, run it and report how it ended."""
+    processor = Processor(redis, task, MAX_BYTES)
+    pid = int(task.id.rpartition("-")[2], 16) % 1000 * 10 + (task.attempt or 0) + 10
+    try:
+        insist(lambda: processor.start(pid))
+    except NotOwner:
+        world.ledger.refused.append(task.node or "")
+        return
+    report(world, redis, task, execute(world, task))
+
+
+def execute(world: World, task: Task) -> dict[str, Any]:
+    """Be the task process: note that it ran, and return its exit record."""
+    mark = f"by {task.token}"
+    if task.parameters == "bad":
+        record = {"status": "failed", "error": mark, "error_type": "ValueError"}
+    else:
+        record = {"status": "complete", "result": mark}
+    world.ledger.begin(task.id, task.token, task.node or "", record)
+    return record
+
+
+def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
+    processor = Processor(redis, task, MAX_BYTES)
+    status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
+    end(world, task, status, lambda: processor.report(record))
+
+
+def end(world: World, task: Task, status: str, action: Callable[[], object]) -> None:
+    """Record the end of an attempt, and note what its owner was told of it; status: empty if the task goes on."""
+    try:
+        insist(action)
+    except NotOwner:
+        return
+    world.ledger.told[task.token or ""] = status
+
+
+def produce(world: World, redis: Redis, count: int = 1) -> None:
+    """Enqueue some tasks. A call that raised is not made again: its task may exist or not."""
+    queue = world.queue(redis)
+    for _ in range(count):
+        try:
+            world.ledger.accepted.add(queue.enqueue("ok"))
+        except RedisAway:
+            continue
+
+
+def promote(world: World, redis: Redis) -> None:
+    """Put due tasks in line, as a scheduler does, until nothing is due."""
+    queue = world.queue(redis)
+    insist(queue.enqueue_due_tasks)
+
+
+def recover(world: World, redis: Redis, node: str, *, is_lost: bool = True, beat: str = "0") -> None:
+    """Do what follows when a listener is taken for dead: fence it, see to its entries, forget it.
+
+    is_lost: it has been silent for longer than lost_after. beat: as it was seen all the while.
+    """
+    inspector = Inspector(redis)
+    instance = world.given[node]
+    if not insist(lambda: protocol.fence(redis, QUEUE, node, instance, beat)):
+        return
+    is_struck = "struck" in insist(lambda: inspector.registration(QUEUE, node))
+    for place, task_id in enumerate(insist(lambda: inspector.reserved(QUEUE, node))):
+        task = insist(lambda task_id=task_id: inspector.task(task_id))
+        # A listener of 1.0.0 that has struck it off may be about to claim its newest entry.
+        if not (is_struck and place == 0 and task.status == "reserved" and "reclaimed_node" not in task.fields):
+            recover_entry(redis, task, node, instance, is_lost)
+    insist(lambda: protocol.forget(redis, QUEUE, node, instance))
+
+
+def recover_entry(redis: Redis, task: Task, node: str, instance: str | None, is_lost: bool) -> None:
+    done = insist(lambda: protocol.recover(redis, QUEUE, task.id, node, instance, time.time()))
+    if done == "started" and is_lost:
+        insist(lambda: protocol.lose(redis, QUEUE, task.id, task.token, node, instance, "lost", None, time.time()))
+
+
+def adopt(world: World, redis: Redis, node: str, old: str) -> None:
+    """Be a listener on the host of one that has died: take over its started tasks, and report those that have ended."""
+    listener = world.listener(redis, node)
+    insist(lambda: protocol.fence(redis, QUEUE, old, world.given[old], "0"))
+    for task_id in insist(lambda: Inspector(redis).reserved(QUEUE, old)):
+        task = insist(lambda task_id=task_id: Inspector(redis).task(task_id))
+        if task.status == "started" and task.node == old:
+            adopted = insist(lambda task=task: listener.adopt(task))
+            if adopted is not None:
+                report(world, redis, adopted, world.ledger.records[task.token or ""])
+
+
+def come_back(world: World, redis: Redis, node: str) -> None:
+    """Be the next life of a listener that is gone, under its node id: see to what the former one holds, then work."""
+    listener = world.listener(redis, node)
+    to_this_actor.gone = {world.given[node]}
+    insist(lambda: listener.register(Timing()))
+    for task in insist(listener.held):
+        try:
+            if task.status == "reserved":
+                insist(lambda task=task: listener.release(task))
+            elif task.token in world.ledger.records and insist(lambda task=task: listener.adopt(task)) is not None:
+                report(world, redis, task, world.ledger.records[task.token or ""])
+        except (NotOwner, NotRegistered):
+            continue
+    take_all(world, redis, listener)
+
+
+def beat(world: World, redis: Redis, node: str) -> None:
+    """Beat once, and note whether that was taken."""
+    listener = world.listener(redis, node)
+    try:
+        insist(listener.beat)
+    except NotRegistered:
+        return
+    world.ledger.notes.append("beat")
+
+
+def obey(world: World, redis: Redis, node: str) -> None:
+    """Be a listener whose task runs: beat, end it if it is to be cancelled, and else wait until it has ended by itself."""
+    task, listener = world.given["task"], world.listener(redis, node)
+    record = execute(world, task)
+    try:
+        standing = insist(lambda: listener.beat(task.id))
+    except NotRegistered:
+        insist(lambda: listener.register(Timing()))
+        standing = insist(lambda: listener.beat(task.id))
+    if standing.token == task.token and standing.cancel is not None:
+        end(world, task, "cancelled", lambda: Processor(redis, task, MAX_BYTES).confirm_cancel({}))
+    else:
+        report(world, redis, task, record)
+        if standing.token == task.token and standing.status == "started" and task.token not in world.ledger.told:
+            world.ledger.notes.append("a task was taken from a listener that had shown that it lives")
+
+
+def hand_back(world: World, redis: Redis, node: str) -> None:
+    """Be a listener that is stopped: its task is ended and handed back."""
+    task, listener = world.given["task"], world.listener(redis, node)
+    world.ledger.begin(task.id, task.token, node, {})
+    end(world, task, "", lambda: listener.release(task))
+    try:
+        insist(listener.leave)
+    except NotRegistered:
+        return
+
+
+def take_back(world: World, redis: Redis, node: str) -> None:
+    """Be a listener that sees its task, which runs, given up: take it back, and report its end."""
+    task, listener = world.given["task"], world.listener(redis, node)
+    record = execute(world, task)
+    insist(lambda: listener.register(Timing()))
+    restored = insist(lambda: listener.restore(task, 11, time.time()))
+    report(world, redis, restored or task, record)
+
+
+def judge(world: World, redis: Redis) -> None:
+    """Look after the listeners as slots and schedulers do, for as long as a lease takes."""
+    recovery = Recovery(redis, QUEUE)
+    for look in range(6):
+        to_this_actor.now = look * Timing().lease / 5
+        try:
+            recovery.step()
+        except RedisAway:
+            continue
+
+
+def requeue(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who consents to another start."""
+    mark = "f" * 32
+    world.ledger.consents[task_id] += 1
+    try:
+        insist(lambda: protocol.requeue(redis, QUEUE, task_id, mark, time.time()))
+    except NotFailed:
+        world.ledger.consents[task_id] -= 1
+
+
+def cancel(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who wants it cancelled."""
+    try:
+        told = insist(lambda: protocol.cancel(redis, QUEUE, task_id, "ann", None, time.time()))
+    except NotCancellable:
+        return
+    world.ledger.notes += [told, len(world.ledger.starts.get(task_id, ()))]
+
+
+# When all is over
+
+def drain(world: World) -> None:
+    """Be whoever comes next: all others are dead by now. Recover what they left, and run all work to its end."""
+    redis = world.redis
+    inspector = Inspector(redis)
+    for node in every_node(redis):
+        known = inspector.registration(QUEUE, node)
+        if known:
+            protocol.fence(redis, QUEUE, node, known["instance"], known.get("beat"))
+        else:
+            protocol.strike(redis, QUEUE, node)
+        for task_id in inspector.reserved(QUEUE, node):
+            settle(world, task_id, node, known.get("instance"))
+        if known:
+            protocol.forget(redis, QUEUE, node, known["instance"])
+    last = world.listener(redis, LAST)
+    last.register(Timing())
+    take_all(world, redis, last)
+    while protocol.enqueue_due(redis, QUEUE, time.time() + 1e9) is not None:
+        take_all(world, redis, last)
+    last.leave()
+
+
+def every_node(redis: Redis) -> set[str]:
+    """Return the nodes of all listeners that a judge gets to know of."""
+    nodes, listeners, started = redis.read(
+        ("ZRANGE", keys.nodes(QUEUE), 0, -1), ("SMEMBERS", keys.listeners(QUEUE)), ("SMEMBERS", keys.started(QUEUE))
+    )
+    return {*nodes, *listeners, *[keys.parse_started_member(member)[0] for member in started]}
+
+
+def settle(world: World, task_id: str, node: str, instance: str | None) -> None:
+    """See to one entry of a dead listener. What its process has left in its spool is reported; else it is lost."""
+    redis = world.redis
+    task = Inspector(redis).task(task_id)
+    claimant = task.fields.get("reclaimed_node")
+    done = protocol.recover(redis, QUEUE, task_id, node, instance, time.time(), claimant)
+    if done == "started":
+        protocol.lose(redis, QUEUE, task_id, task.token, node, instance, "lost", None, time.time())

@@ -1,0 +1,183 @@
+"""What must be true of Redis and of the tasks' own notes, whatever was interrupted: the judge of the explorer's runs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blueque import keys
+from blueque.connection import Connection, as_hash, exchange, raise_refusal
+
+ENDED = ("complete", "failed", "cancelled")
+WAITING = ("pending", "reserved", "started")           # what must be in exactly one list of a listener, or in line
+
+_MARKS = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
+
+
+@dataclass
+class State:
+    """What Redis holds of one queue."""
+
+    pending: list[str]
+    scheduled: list[str]
+    ended: dict[str, list[str]]                        # by status
+    started: set[str]
+    held: dict[str, list[str]]                         # by node
+    tasks: dict[str, dict[str, str]]                   # the hashes
+
+    def places(self, task: str) -> int:
+        """Count the entries that promise the task to a listener, or say that one has it."""
+        return self.pending.count(task) + sum(held.count(task) for held in self.held.values())
+
+
+def read_state(connection: Connection, queue: str, known: set[str]) -> State:
+    """Read everything in one write; in two if there are keys that are not `known`, and then they are."""
+    task_key, held_key = keys.task(""), keys.reserved(queue, "")
+    while True:
+        names = sorted(known)
+        replies = exchange(
+            connection,
+            [
+                ("KEYS", "*"),
+                ("LRANGE", keys.pending(queue), 0, -1),
+                ("ZRANGE", keys.scheduled(queue), 0, -1),
+                ("LRANGE", keys.complete(queue), 0, -1),
+                ("LRANGE", keys.failed(queue), 0, -1),
+                ("LRANGE", keys.cancelled(queue), 0, -1),
+                ("SMEMBERS", keys.started(queue)),
+                *[("HGETALL", name) if name.startswith(task_key) else ("LRANGE", name, 0, -1) for name in names],
+            ],
+        )
+        raise_refusal(replies)
+        found = {name for name in replies[0] if name.startswith((task_key, held_key))}
+        if found <= known:
+            break
+        known |= found
+    _, pending, scheduled, complete, failed, cancelled, started, *rest = replies
+    pairs = list(zip(names, rest, strict=True))
+    return State(
+        pending, scheduled, dict(zip(ENDED, (complete, failed, cancelled), strict=True)), set(started),
+        {name.removeprefix(held_key): held for name, held in pairs if name.startswith(held_key)},
+        {name.removeprefix(task_key): as_hash(reply) for name, reply in pairs if reply and name.startswith(task_key)},
+    )
+
+
+def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
+    """Return which task is not where its hash says it is, or None: these hold after every single change.
+
+    tolerated: `duplicates`, when an id was put in line twice on purpose; `legacy`, when a 1.0.0 client takes part,
+    whose changes take several steps.
+    """
+    for task, fields in state.tasks.items():
+        wrong = _misplaced(state, task, fields, "duplicates" in tolerated)
+        if wrong is not None:
+            return f"task {task} {wrong}"
+    if "legacy" not in tolerated:
+        for member in state.started:
+            node, pid, task = keys.parse_started_member(member)
+            fields = state.tasks.get(task, {})
+            if (fields.get("status"), fields.get("node"), fields.get("pid")) != ("started", node, str(pid)):
+                return f"the started set says {member!r}, and the task does not"
+    return None
+
+
+def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: bool) -> str | None:
+    status, node = fields.get("status"), fields.get("node", "")
+    if not {"status", "queue", "parameters"} <= fields.keys():
+        return f"is a stump: {sorted(fields)}"
+    entries = state.places(task)
+    if status == "pending" and not entries:
+        return "is pending, and in no line"
+    if status in ("reserved", "started") and task not in state.held.get(node, ()):
+        return f"is {status}, and not in the list of {node}"
+    if status == "started" and keys.started_member(node, fields.get("pid", ""), task) not in state.started:
+        return "is started, and not in the started set"
+    if status == "scheduled" and task not in state.scheduled:
+        return "is scheduled, and waits nowhere"
+    if entries != (status in WAITING) and not may_be_double:
+        return f"is {status}, and promised {entries} times"
+    for end, ids in state.ended.items():
+        if ids.count(task) != (status == end):
+            return f"is {status}, and {ids.count(task)} times in the list of {end} tasks"
+    return None
+
+
+@dataclass
+class Ledger:
+    """What producers, people and the tasks themselves note down, apart from Redis."""
+
+    accepted: set[str] = field(default_factory=set)    # ids that a producer's call has returned
+    consents: Counter[str] = field(default_factory=Counter)  # how many times a person has asked for another start
+    retry_safe: set[str] = field(default_factory=set)
+    starts: dict[str, list[str]] = field(default_factory=dict)  # the token of each start of a task's own code
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)  # the exit record of the attempt with this token
+    runners: dict[str, str] = field(default_factory=dict)  # the node that started the attempt with this token
+    told: dict[str, str] = field(default_factory=dict)  # what the end of that attempt became, as its owner was told
+    refused: list[str] = field(default_factory=list)   # the nodes that were told not to start what they had reserved
+    notes: list[Any] = field(default_factory=list)     # whatever else a scenario wants to check
+
+    def begin(self, task: str, token: str | None, node: str, record: dict[str, Any]) -> None:
+        """The code of the task runs; record: how it ends, which is written to the spool."""
+        self.starts.setdefault(task, []).append(token or "")
+        if token is not None:
+            self.records[token], self.runners[token] = record, node
+
+    def excess(self) -> str | None:
+        """Return which task was started more often than anybody consented to."""
+        for task, tokens in self.starts.items():
+            allowed = 1 + self.consents[task]
+            if len(tokens) > allowed and task not in self.retry_safe:
+                return f"task {task} was started {len(tokens)} times, with consent to {allowed}"
+            if len(set(tokens)) < len(tokens):
+                return f"task {task} was started twice in one attempt"
+        return None
+
+
+def unfinished_business(ledger: Ledger, state: State, node: str) -> str | None:
+    """Return what a listener that lives, and that nobody takes for dead, has left; it has looked for work in vain."""
+    if state.held.get(node):
+        return f"{node} is idle and holds {state.held[node]}"
+    for token, runner in ledger.runners.items():
+        if runner == node and token not in ledger.told:
+            return f"{node} was not told how its attempt {token} ended"
+    return None
+
+
+def verdict(ledger: Ledger, state: State, is_legacy: bool = False) -> str | None:
+    """Return what is wrong when all is over: a task that is lost, doubled, or not told right."""
+    for task in ledger.accepted - state.tasks.keys():
+        return f"task {task} was accepted and is gone"
+    for task, fields in state.tasks.items():
+        status = fields.get("status", "")
+        if status not in ENDED:
+            return f"task {task} is {status} for ever"
+        if status == "complete" and not ledger.starts.get(task):
+            return f"task {task} is complete and never ran"
+        token = fields.get("token")
+        if status == "complete" and not is_legacy and token is not None and fields.get("finished_by") != token:
+            return f"task {task} was completed by another attempt than its newest"
+        if status == "complete" and not is_legacy and fields.get("result") != f"by {token}":
+            return f"task {task} has the result {fields.get('result')!r}, and its attempt was {token}"
+        record = ledger.records.get(token or "", {})
+        if status == "complete" and fields.get("result") != record.get("result", fields.get("result")):
+            return f"task {task} has the result {fields.get('result')!r}; its attempt says {record['result']!r}"
+    leftovers = [*state.pending, *state.scheduled, *state.started, *[task for held in state.held.values() for task in held]]
+    if leftovers:
+        return f"left behind: {', '.join(leftovers)}"
+    for token, outcome in ledger.told.items():
+        owner = next((task for task, tokens in ledger.starts.items() if token in tokens), None)
+        status = state.tasks.get(owner or "", {}).get("status")
+        if outcome and owner is not None and status != outcome and not ledger.consents[owner]:
+            return f"task {owner} was reported {outcome} and is {status}"
+    return ledger.excess()
+
+
+def signature(everything: Sequence[Any]) -> str:
+    """Return the same text for two ends that differ in nothing but times and random marks."""
+    names: dict[str, str] = {}
+    text = _MARKS.sub(lambda found: names.setdefault(found[0], f"#{len(names)}"), repr(everything))
+    return _TIMES.sub("now", text)

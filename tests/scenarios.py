@@ -1,0 +1,286 @@
+"""The scenarios that the explorer goes through: ours, and those in which 1.0.0 is known to fail."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+import actors
+import legacy_actors
+from explore import Program, Scenario
+from legacy_logic import LegacyQueue
+from oracle import State
+from stepper import Fault
+from world import QUEUE, World, join, put_in_line, start_one, take_one
+
+from blueque import keys, protocol
+from blueque.connection import Redis
+
+RETRY = '{"max":1,"backoff":0}'
+LATER = '{"max":1,"backoff":3600}'
+DEATH = frozenset({Fault.DIE_BEFORE, Fault.DIE_AFTER})
+NETWORK = frozenset({Fault.LOSE, Fault.REFUSE, Fault.DELAY})
+DOUBLE = frozenset({"duplicates"})
+
+
+def by(act: Callable[..., None], *given: object, **named: object) -> Program:
+    """Return a program: one of the functions in actors, with what it takes besides the world and the connection."""
+    return lambda world, redis: act(world, redis, *given, **named)
+
+
+def reporting(world: World, redis: Redis) -> None:
+    """Be a listener whose task has just ended: it began before anybody else moved."""
+    task = world.given["task"]
+    actors.report(world, redis, task, actors.execute(world, task))
+
+
+def beginning(world: World, redis: Redis) -> None:
+    """Be a listener that was killed when its task was about to end."""
+    actors.execute(world, world.given["task"])
+
+
+def starting(world: World, redis: Redis) -> None:
+    """Be a listener that has just reserved its task."""
+    actors.run(world, redis, world.given["task"])
+
+
+# What there is at the beginning
+
+def nothing(*nodes: str) -> Callable[[World], None]:
+    return lambda world: join(world, *nodes)
+
+
+def one_task(*nodes: str, **fields: str) -> Callable[[World], None]:
+    def setup(world: World) -> None:
+        join(world, *nodes)
+        put_in_line(world, "t-1", **fields)
+
+    return setup
+
+
+def popped(*nodes: str) -> Callable[[World], None]:
+    def setup(world: World) -> None:
+        one_task(*nodes)(world)
+        protocol.pop(world.redis, QUEUE, nodes[0], world.given[nodes[0]])
+
+    return setup
+
+
+def reserved(*nodes: str) -> Callable[[World], None]:
+    def setup(world: World) -> None:
+        one_task(*nodes)(world)
+        world.given["task"] = take_one(world, nodes[0])
+
+    return setup
+
+
+def started(*nodes: str, **fields: str) -> Callable[[World], None]:
+    def setup(world: World) -> None:
+        one_task(*nodes, **fields)(world)
+        start_one(world, nodes[0])
+
+    return setup
+
+
+def lost(*nodes: str) -> Callable[[World], None]:
+    def setup(world: World) -> None:
+        started(*nodes)(world)
+        actors.recover(world, world.redis, nodes[0])
+
+    return setup
+
+
+def _two_tasks(world: World) -> None:
+    one_task("a_1")(world)
+    put_in_line(world, "t-2", parameters="bad")
+
+
+def _double_entry(world: World) -> None:
+    one_task("a_1", "b_1")(world)
+    world.redis.read(("LPUSH", keys.pending(QUEUE), "t-1"))
+
+
+def _due(world: World) -> None:
+    """One task that is due, and one that was deleted before."""
+    join(world, "a_1")
+    for task in ("t-1", "t-2"):
+        protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time())
+    world.redis.read(("DEL", keys.task("t-2")), ("ZREM", keys.tasks(QUEUE), "t-2"))
+
+
+def _due_and_bad(world: World) -> None:
+    """A task that is due, and will fail, and is then to wait for an hour."""
+    join(world, "a_1")
+    protocol.schedule(world.redis, QUEUE, "t-1", "bad", None, 1.0, time.time(), {"retry": LATER})
+
+
+def _lost_twice(world: World) -> None:
+    """A task whose first attempt is given up, and its second as well."""
+    lost("a_1", "b_1")(world)
+    first = world.given["task"]
+    actors.requeue(world, world.redis, "t-1")
+    start_one(world, "b_1")
+    actors.recover(world, world.redis, "b_1")
+    world.given["task"] = first
+
+
+def _struck(world: World) -> None:
+    reserved("a_1", "b_1")(world)
+    LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
+
+
+# What must be true besides
+
+def one_wins(world: World, state: State) -> str | None:
+    """A beat that was taken prevents the fence, and a fence the beat."""
+    return None if len(world.ledger.notes) == 1 else f"of beat and fence, not one was done but: {world.ledger.notes}"
+
+
+def is_cancelled(world: World, state: State) -> str | None:
+    """What a person was told is so: cancelled, or to end without another start."""
+    if not world.ledger.notes:
+        return None
+    told, starts = world.ledger.notes
+    status = state.tasks["t-1"]["status"]
+    if told == "cancelled" and status != "cancelled":
+        return f"a person was told that it is cancelled, and it is {status}"
+    return "it was to be cancelled, and was started again" if len(world.ledger.starts.get("t-1", ())) > starts else None
+
+
+def may_start(world: World, state: State) -> str | None:
+    """A listener that registered after the other was fenced keeps what it reserves."""
+    return f"a reservation was taken from {world.ledger.refused}, who live" if world.ledger.refused else None
+
+
+def keeps_its_task(world: World, state: State) -> str | None:
+    """A listener that has woken up, and beaten, and seen that its task is still its own, reports its end."""
+    return "; ".join(world.ledger.notes) or None
+
+
+def waits_for_its_time(world: World, state: State) -> str | None:
+    """The next attempt does not start before it is due."""
+    return "it was started before it was due" if len(world.ledger.starts.get("t-1", [])) > 1 else None
+
+
+def _fencing(world: World, redis: Redis) -> None:
+    if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
+        world.ledger.notes.append("fence")
+
+
+a, b = by(actors.work, "a_1"), by(actors.work, "b_1")
+losing, fencing = by(actors.recover, "a_1"), by(actors.recover, "a_1", is_lost=False)
+canceller, promoter = by(actors.cancel, "t-1"), actors.promote
+ours = functools.partial(Scenario, retry_safe=frozenset())
+again = functools.partial(Scenario, retry_safe=frozenset({"t-1"}))
+mixed = functools.partial(Scenario, tolerated=frozenset({"legacy"}))
+old = by(legacy_actors.work, "old_1")
+
+OURS = [
+    # What producers and single listeners go through
+    ours("one fault", _two_tasks, {"a_1": a}, [(0, 1)], is_thorough=True, untouched=["a_1"]),
+    ours("two faults", _two_tasks, {"a_1": a}, [(0, 2)], faults=frozenset(Fault) - {Fault.DELAY},
+         untouched=["a_1"], longer=[(0, 3)]),
+    ours("two faults and late writes", one_task("a_1"), {"a_1": a}, [(0, 1)], untouched=["a_1"], longer=[(0, 2)]),
+    ours("patient listener", _two_tasks, {"a_1": a}, [(0, 1)], untouched=["a_1"], patient=["a_1"], longer=[(0, 2)]),
+    ours("producer", nothing("a_1"), {"producer": by(actors.produce, 2), "a_1": a}, [(1, 0), (0, 1)],
+         untouched=["a_1"], longer=[(1, 1), (2, 2)]),
+    ours("producer loses answers", nothing("a_1"), {"producer": by(actors.produce), "a_1": a}, [(2, 1)],
+         faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
+    ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
+         untouched=["a_1", "b_1"], longer=[(2, 1)]),
+    ours("double entry", _double_entry, {"a_1": a, "b_1": b}, [(2, 0)], tolerated=DOUBLE, untouched=["a_1", "b_1"],
+         longer=[(4, 1)]),
+    ours("two schedulers", _due, {"s": promoter, "t": promoter, "a_1": a}, [(1, 0), (0, 1)], faulty=["s"], longer=[(2, 1)]),
+    # A listener that seems dead, and is
+    *[
+        ours(f"two recoverers, {name}", begin("a_1", "b_1"), {"r": losing, "s": losing, "b_1": b}, [(1, 0), (0, 1)],
+             faulty=["r"], untouched=["b_1"], longer=[(2, 2)])
+        for name, begin in (("popped", popped), ("reserved", reserved), ("started", started))
+    ],
+    ours("recoverer and next life", reserved("a_1"), {"r": losing, "n": by(actors.come_back, "a_1")}, [(2, 0)],
+         check=may_start, longer=[(3, 1)]),
+    ours("two adopters", started("a_1", "c_1", "d_1"),
+         {"c_1": by(actors.adopt, "c_1", "a_1"), "d_1": by(actors.adopt, "d_1", "a_1"), "a_1": beginning},
+         [(2, 0), (0, 1)], faulty=["c_1"], longer=[(2, 1)]),
+    ours("judges", one_task("a_1"), {"a_1": a, "r": actors.judge, "s": actors.judge}, [(1, 0)], longer=[(2, 0), (1, 1)]),
+    # A listener that seems dead, and is not
+    ours("wrongly fenced", one_task("a_1", "b_1"), {"a_1": a, "r": fencing, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
+         untouched=["b_1"], longer=[(3, 0), (1, 1)]),
+    again("wrongly lost", one_task("a_1", "b_1", retry=RETRY), {"a_1": a, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
+          faulty=["r"], untouched=["b_1"], longer=[(2, 0), (1, 1), (3, 0)]),
+    again("woken", started("a_1", "b_1", retry=RETRY), {"a_1": by(actors.obey, "a_1"), "r": losing, "b_1": b},
+          [(1, 0), (0, 1)], faulty=["a_1"], check=keeps_its_task, untouched=["b_1"], longer=[(2, 1)]),
+    ours("same node id", one_task("a_1"), {"a_1": a, "n": by(actors.come_back, "a_1")}, [(2, 0), (0, 1)], faulty=["a_1"],
+         longer=[(3, 1)]),
+    ours("beat and fence", nothing("a_1"), {"a_1": by(actors.beat, "a_1"), "r": _fencing}, [(3, 1)], faults=NETWORK,
+         check=one_wins, longer=[(4, 2)]),
+    ours("adoption", started("a_1", "c_1"),
+         {"a_1": reporting, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing}, [(1, 0), (0, 1)], longer=[(1, 1), (2, 1)]),
+    ours("late result", lost("a_1", "b_1"), {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
+         [(2, 0), (0, 1)], untouched=["b_1"], longer=[(3, 1)]),
+    ours("taken back", lost("a_1", "b_1"), {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1"), "b_1": b},
+         [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"], longer=[(2, 1)]),
+    again("superseded", _lost_twice, {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
+          [(1, 0), (0, 1)], longer=[(3, 1)]),
+    # Retry, release, cancel
+    again("retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "s": promoter}, [(0, 1)],
+          untouched=["a_1"], longer=[(1, 2)]),
+    again("retry and schedulers", _due_and_bad, {"s": promoter, "t": promoter, "a_1": a}, [(2, 0)],
+          check=waits_for_its_time, untouched=["a_1"], longer=[(3, 1)]),
+    again("handed back", started("a_1", "b_1", retry=RETRY),
+          {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"],
+          longer=[(2, 1)]),
+    ours("cancel in line", one_task("a_1"), {"p": canceller}, [(0, 1)], check=is_cancelled, longer=[(0, 3)]),
+    ours("cancel", one_task("a_1"), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)], check=is_cancelled, tolerated=DOUBLE,
+         longer=[(2, 1)]),
+    again("cancel and end", started("a_1", "b_1", retry=RETRY),
+          {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b}, [(1, 0), (0, 1)], faulty=["p"],
+          check=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
+    # Beside 1.0.0
+    mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], faulty=["a_1"], longer=[(4, 1)]),
+    mixed("zombie beside 1.0.0", started("a_1", retry=RETRY), {"a_1": reporting, "r": losing, "old_1": old}, [(2, 0)],
+          retry_safe=frozenset({"t-1"}), longer=[(3, 0)]),
+    mixed("reserved beside 1.0.0", reserved("a_1"), {"a_1": starting, "r": fencing, "old_1": old}, [(2, 0)],
+          longer=[(3, 0)]),
+    mixed("claimed by 1.0.0", reserved("a_1"), {"r": fencing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
+          [(2, 0)], dead=frozenset({"a_1"}), longer=[(4, 0)]),
+    mixed("struck off by 1.0.0", _struck,
+          {"r": fencing, "old_1": by(legacy_actors.run_claimed, "old_1", "t-1"), "b_1": b}, [(2, 0)], longer=[(3, 0)]),
+]
+
+
+# The holes of 1.0.0
+
+def _legacy(world: World, *nodes: str, tasks: int = 1, held: int = 0) -> None:
+    queue = LegacyQueue(world.redis, QUEUE)
+    for node in nodes:
+        queue.add_listener(node)
+    for number in range(tasks):
+        queue.enqueue(f"t-{number + 1}", "ok", time.time())
+    for _ in range(held):
+        queue.dequeue("old_1", time.time())
+
+
+def _legacy_started(world: World) -> None:
+    _legacy(world, "old_1", held=1)
+    LegacyQueue(world.redis, QUEUE).start("t-1", "old_1", 77, time.time())
+
+
+def _hole(name: str, setup: Callable[[World], None], actor: str, program: Program, faults: frozenset[Fault]) -> Scenario:
+    return mixed(
+        name, setup, {actor: program}, [(0, 1)], faults=faults, drain=legacy_actors.drain, dead=frozenset({"old_1"})
+    )
+
+
+_new = by(legacy_actors.claim_orphans, "new_1")
+HOLES = [
+    _hole("pop without hash update", lambda world: _legacy(world, "old_1"), "old_1", old, DEATH),
+    _hole(
+        "two orphans of one listener", lambda world: _legacy(world, "old_1", "new_1", tasks=2, held=2), "new_1", _new, DEATH
+    ),
+    _hole("claim then die", lambda world: _legacy(world, "old_1", "new_1", held=1), "new_1", _new, DEATH),
+    _hole("finish twice", _legacy_started, "old_1", by(legacy_actors.end, "old_1", "t-1"), frozenset({Fault.LOSE})),
+]
+
+SCENARIOS = {scenario.name: scenario for scenario in [*OURS, *HOLES]}

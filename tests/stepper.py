@@ -1,0 +1,316 @@
+"""Clients on a real Redis that go one round trip at a time: every order of their steps, every fault at each of them.
+
+Each actor is a thread that runs real client code on a connection which stops before each write. One actor moves at a
+time. What happens next is a choice: who sends, and whether that goes well. The list of all choices is a schedule; the same
+list gives the same run. `explore` goes through the schedules of a bounded space, those with few interruptions first, so
+the first one that breaks a rule is a shortest one.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+from blueque import connection as connection_module
+from blueque.connection import Command, Connection, Redis, exchange
+from blueque.errors import RedisAway
+from blueque.protocol import transaction
+
+END = "end"                                            # what is still on its way arrives when all is over
+
+
+class Fault(enum.StrEnum):
+    """What may happen to one write. After the last three the client finds its connection closed."""
+
+    DIE_BEFORE = "dies before"
+    DIE_AFTER = "dies after"
+    LOSE = "answer lost"
+    REFUSE = "not delivered"
+    DELAY = "delivered later"
+
+
+class Bounds(NamedTuple):
+    """How many times in one schedule an actor may be interrupted by another, and how many faults may strike."""
+
+    preemptions: int
+    faults: int
+
+
+class Option(NamedTuple):
+    choice: str
+    preemptions: int = 0
+    faults: int = 0
+
+
+class Killed(BaseException):
+    """The actor is dead: it does not even clean up."""
+
+
+class Actor:
+    """One client. `commands` is what it wants to send next."""
+
+    def __init__(
+        self, name: str, program: Callable[[Redis], None], faults: Collection[Fault], patience: float = 0.0
+    ) -> None:
+        self.name, self.program, self.faults, self.patience = name, program, faults, patience
+        self.commands: list[Command] = []
+        self.fault: Fault | None = None
+        self.is_over = self.is_dead = False
+        self.baton = locked()
+
+    def possible_faults(self, is_thorough: bool) -> Iterable[Fault]:
+        """Return the faults that make a difference at this write.
+
+        One that changes nothing cannot be lost in two ways, and who dies at it has as well died at a change before or after.
+        """
+        if is_thorough or is_change(self.commands):
+            return self.faults
+        return [Fault.REFUSE] if Fault.REFUSE in self.faults else []
+
+
+class Held(NamedTuple):
+    """A write that the client has given up on, on its old connection."""
+
+    actor: str
+    connection: Connection
+    commands: list[Command]
+    since: int                                         # the number of choices made before
+
+
+class Stepper:
+    """One schedule. It follows `prefix`, then lets everybody run on undisturbed.
+
+    check: tells after each change what is wrong in Redis now, or None.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        actors: Sequence[Actor],
+        bounds: Bounds,
+        check: Callable[[], str | None],
+        prefix: Sequence[str] = (),
+        *,
+        is_thorough: bool = False,
+    ) -> None:
+        self.choices: list[str] = []
+        self.costs: list[int] = []                     # of the choices up to each
+        self.others: list[list[Option]] = []           # what could have been chosen instead, at each
+        self.steps: list[tuple[str, list[Command]]] = []
+        self.wrong: str | None = None
+        self.held: list[Held] = []                     # what has not been delivered yet
+        self._connect, self._actors, self._bounds, self._check = connect, actors, bounds, check
+        self._prefix, self._is_thorough = prefix, is_thorough
+        self._preemptions = self._faults = 0
+        self._is_dirty = self._is_running = self._is_aborted = False
+        self._main = locked()
+
+    def run(self) -> None:
+        """Run to the end. What went wrong is in `wrong`. See to `deliver_late` then."""
+        threads = [threading.Thread(target=self._act, args=(actor,), daemon=True) for actor in self._actors]
+        for thread in threads:
+            thread.start()                             # it goes as far as its first write
+            self._main.acquire()
+        self._is_running = True
+        self._pass_on(self._next(None))
+        self._main.acquire()
+        self._is_aborted = True
+        for actor, thread in zip(self._actors, threads, strict=True):
+            actor.baton.release()
+            thread.join()
+        if self.wrong is None and len(self.choices) < len(self._prefix):
+            self.wrong = f"cannot be replayed: all was over before {self._prefix[len(self.choices)]!r}"
+
+    def trace(self) -> list[str]:
+        """Return who sent what, a line for each step."""
+        return [f"{choice:<28} {shown(commands)}" for choice, commands in self.steps]
+
+    def deliver_late(self) -> bool:
+        """Deliver what is still held; tell whether there was something."""
+        had_some = bool(self.held)
+        while self.held:
+            self._deliver(self.held[0])
+        return had_some
+
+    # What an actor's connection calls, in the actor's thread
+
+    def step(self, actor: Actor, commands: list[Command]) -> Fault | None:
+        """Wait for this actor's turn; return what happens to its write."""
+        if actor.is_dead or self._is_aborted:
+            raise Killed
+        actor.commands = commands
+        chosen = self._next(actor) if self._is_running else None
+        if chosen is not actor:
+            baton = actor.baton
+            self._pass_on(chosen)
+            baton.acquire()
+        if self._is_aborted:
+            raise Killed
+        self._is_dirty = self._is_dirty or is_change(commands)
+        self.steps.append((self.choices[-1], commands))
+        if actor.fault in (Fault.DIE_BEFORE, Fault.DIE_AFTER):
+            actor.is_dead = True
+        return actor.fault
+
+    def hold(self, actor: Actor, connection: Connection, commands: list[Command]) -> None:
+        self.held.append(Held(actor.name, connection, commands, len(self.choices)))
+
+    # Inside
+
+    def _act(self, actor: Actor) -> None:
+        redis = Redis(lambda: SteppedConnection(self, actor, self._connect()), actor.patience)
+        try:
+            actor.program(redis)
+        except Killed:
+            pass
+        except Exception as error:
+            self.wrong = self.wrong or f"{actor.name} broke: {type(error).__name__}: {error}"
+        redis.close()
+        actor.is_over = True
+        if not self._is_aborted:
+            self._pass_on(self._next(actor) if self._is_running else None)
+
+    def _pass_on(self, actor: Actor | None) -> None:
+        (self._main if actor is None else actor.baton).release()
+
+    def _next(self, last: Actor | None) -> Actor | None:
+        """Choose who goes on; None when the run is over."""
+        while True:
+            if self._is_dirty and len(self.choices) >= len(self._prefix):
+                self.wrong = self.wrong or self._check()
+            self._is_dirty = False
+            options = [] if self.wrong else self._options(last)
+            if not options:
+                return None
+            choice = self._choose(options)
+            if choice == END:
+                return None
+            who, _, what = choice.partition(": ")
+            if who != "deliver":
+                (actor,) = [actor for actor in self._actors if actor.name == who]
+                actor.fault = Fault(what) if what else None
+                return actor
+            self.steps.append((choice, self.held[int(what)].commands))
+            self._deliver(self.held[int(what)])
+            self._is_dirty = True
+
+    def _options(self, last: Actor | None) -> list[Option]:
+        """Return what may happen next; first, what happens when nothing is to be tried."""
+        live = [actor for actor in self._actors if not actor.is_over]
+        may_arrive = [number for number, held in enumerate(self.held) if held.since < len(self.choices) or not live]
+        delivery = [Option(f"deliver: {number}") for number in may_arrive]
+        if not live:
+            return [*delivery, Option(END)] if delivery else []
+        price = 0 if last is None or last.is_over else 1
+        if price:
+            live = [last, *[actor for actor in live if actor is not last and self._preemptions < self._bounds.preemptions]]
+        options = [Option(actor.name, price if actor is not live[0] else 0) for actor in live]
+        if self._faults < self._bounds.faults:
+            options += [
+                Option(f"{actor.name}: {fault}", option.preemptions, 1)
+                for actor, option in zip(live, options[:], strict=True)
+                for fault in actor.possible_faults(self._is_thorough)
+            ]
+        return options + delivery
+
+    def _choose(self, options: list[Option]) -> str:
+        option = options[0]
+        if len(self.choices) < len(self._prefix):
+            wanted = self._prefix[len(self.choices)]
+            found = [option for option in options if option.choice == wanted]
+            if not found:
+                self.wrong = f"cannot be replayed: {wanted!r} is not among {[option.choice for option in options]}"
+                return END
+            (option,) = found
+        self._preemptions += option.preemptions
+        self._faults += option.faults
+        self.choices.append(option.choice)
+        self.others.append([other for other in options if other != option])
+        self.costs.append(self._preemptions + self._faults)
+        return option.choice
+
+    def _deliver(self, held: Held) -> None:
+        self.held.remove(held)
+        try:
+            exchange(held.connection, held.commands)
+        except RedisAway:
+            pass
+        held.connection.close()
+
+
+class SteppedConnection:
+    """A connection that lets the stepper decide what happens to each write."""
+
+    def __init__(self, stepper: Stepper, actor: Actor, connection: Connection) -> None:
+        self.ahead = None
+        self.has_answer = None
+        self.is_proven = True                          # else the first step on each connection would tell nothing
+        self.is_closed = False
+        self._stepper, self._actor, self._connection = stepper, actor, connection
+        self._replies: list[Any] = []
+        self._is_held = False
+
+    def send(self, commands: Iterable[Command]) -> None:
+        sent = list(commands)
+        fault = self._stepper.step(self._actor, sent)
+        if fault is Fault.DELAY:
+            self._is_held = True
+            self._stepper.hold(self._actor, self._connection, sent)
+        elif fault not in (Fault.DIE_BEFORE, Fault.REFUSE):
+            self._connection.send(sent)
+            # Taken at once: Redis has executed it before anybody else moves.
+            self._replies = self._connection.receive(len(sent))
+        if fault is not None:
+            self.close()
+        if self._actor.is_dead:
+            raise Killed
+
+    def receive(self, count: int) -> list[Any]:
+        if self.is_closed:
+            raise RedisAway("the connection is lost")
+        replies, self._replies = self._replies[:count], self._replies[count:]
+        return replies
+
+    def close(self) -> None:
+        self.is_closed = True
+        if not self._is_held:
+            self._connection.close()
+
+
+def locked() -> threading.Lock:
+    """Return a baton that is still to be handed over."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@contextmanager
+def without_pauses() -> Iterator[None]:
+    """Have the client pause between two tries without any time passing."""
+    clock = SimpleNamespace(monotonic=time.monotonic, time=time.time, sleep=lambda seconds: None)
+    with ExitStack() as stack:
+        for module in (connection_module, transaction):
+            stack.enter_context(mock.patch.object(module, "time", clock))
+        yield
+
+
+def is_change(commands: Sequence[Command]) -> bool:
+    """Tell whether a write may change something: everything that is sent to look does not."""
+    return any(str(command[0]) not in LOOKS for command in commands)
+
+
+def shown(commands: Sequence[Command]) -> str:
+    """Return the commands in one line, without the prefix that all keys have."""
+    return " | ".join(" ".join(str(part).replace("blueque_", "") for part in command) for command in commands)
+
+
+LOOKS = {
+    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "SISMEMBER", "SMEMBERS",
+    "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
+}

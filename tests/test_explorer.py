@@ -1,0 +1,104 @@
+"""The protocol under every order of its steps, with every fault at each: nothing is lost, nothing is started twice unasked.
+
+The bounds are short ones; `python tests/explore.py --long MINUTES` goes further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from actors import produce
+from explore import Explorer, Ground, Scenario, open_explorer
+from scenarios import HOLES, OURS, SCENARIOS, nothing
+from stepper import Fault
+
+# How many schedules there are at least; fewer mean that a scenario does not meet any more what it was made for.
+AT_LEAST = {
+    "one fault": 150, "two faults": 500, "producer": 150, "wrongly fenced": 1200, "wrongly lost": 200, "woken": 200,
+    "same node id": 300, "adoption": 350, "late result": 250, "cancel and end": 600, "struck off by 1.0.0": 400,
+}
+EARLY = "enqueue_due does not look at the eta again: a task that was promoted, failed and is to wait is promoted at once"
+
+
+@pytest.fixture(scope="module")
+def explore() -> Iterator[Explorer]:
+    with open_explorer() as explore:
+        yield explore
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            scenario, id=scenario.name,
+            marks=[pytest.mark.xfail(reason=EARLY)] if scenario.name == "retry and schedulers" else [],
+        )
+        for scenario in OURS
+    ],
+)
+def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer):
+    found = [explore(scenario, bounds) for bounds in scenario.bounds]
+
+    assert [str(one) for one in found if one.wrong is not None] == []
+    assert all(one.is_exhausted for one in found)
+    assert sum(one.schedules for one in found) >= AT_LEAST.get(scenario.name, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "schedule"),
+    [
+        ("pop without hash update", "task t-1 is pending for ever", ["old_1: dies after"]),
+        ("two orphans of one listener", "task t-1 is reserved for ever", ["new_1"] * 10),
+        ("claim then die", "task t-1 is reserved for ever", ["new_1", "new_1: dies after"]),
+        (
+            "finish twice", "task t-1 is failed, and 1 times in the list of complete tasks",
+            ["old_1: answer lost", "old_1"],
+        ),
+    ],
+)
+def test_the_holes_of_1_0_0_are_found(name: str, wrong: str, schedule: list[str], explore: Explorer):
+    found = explore(SCENARIOS[name], (0, 1), is_shortest=True)
+
+    assert (found.wrong, list(found.schedule)) == (wrong, schedule), str(found)
+
+
+def test_every_hole_has_a_test():
+    assert len(HOLES) == 4
+
+
+def test_a_schedule_that_breaks_a_rule_breaks_it_again(explore: Explorer):
+    found = explore(SCENARIOS["finish twice"], (0, 1))
+
+    again = explore.ground(SCENARIOS["finish twice"], (0, 1)).run(found.schedule)
+
+    assert (again.wrong, again.choices) == (found.wrong, found.schedule)
+    assert [line.split()[0] for line in again.trace()] == [line.split()[0] for line in found.trace]
+
+
+def test_a_schedule_that_cannot_be_followed_says_so(explore: Explorer):
+    ground = explore.ground(SCENARIOS["claim then die"], (0, 1))
+
+    assert str(ground.run(["new_1", "nobody"]).wrong).startswith("cannot be replayed: 'nobody' is not among")
+    assert ground.run(["new_1"] * 99).wrong == "cannot be replayed: all was over before 'new_1'"
+
+
+def one_enqueue(explore: Explorer, schedule: list[str]) -> tuple[list[str], Ground]:
+    """Have one task enqueued by this schedule; return who sent what, and the ground."""
+    scenario = Scenario("enqueue", nothing(), {"producer": produce}, [], drain=lambda world: None)
+    ground = explore.ground(scenario, (0, 1))
+    run = ground.run(schedule)
+    return [line.split()[0] + " " + line.split()[-1] for line in run.trace()], ground
+
+
+@pytest.mark.parametrize(
+    ("fault", "tasks", "writes"),
+    [
+        (Fault.DIE_BEFORE, 0, 2), (Fault.DIE_AFTER, 1, 2), (Fault.LOSE, 1, 4), (Fault.REFUSE, 1, 4), (Fault.DELAY, 1, 5),
+    ],
+)
+def test_each_fault_does_what_it_says(fault: Fault, tasks: int, writes: int, explore: Explorer):
+    steps, ground = one_enqueue(explore, ["producer", f"producer: {fault}"])
+
+    (names,) = ground.redis.read(("KEYS", "blueque_task_*"))
+    assert (len(names), len(steps)) == (tasks, writes), steps

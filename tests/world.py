@@ -1,0 +1,116 @@
+"""What the actors of one run share: the queue, what they know of each other and note down; and the beginnings of runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from unittest import mock
+
+from oracle import Ledger
+
+from blueque import keys, process, protocol
+from blueque import recovery as recovery_module
+from blueque.connection import Redis
+from blueque.errors import RedisAway
+from blueque.listener import Listener
+from blueque.queue import Queue
+from blueque.settings import Timing
+from blueque.task import Task
+
+QUEUE = "q"
+LAST = "last_1"                                        # the node of whoever comes when all is over
+MAX_BYTES = 1000
+
+T = TypeVar("T")
+
+
+@dataclass
+class World:
+    """One run: what its actors know of each other, and what they note down.
+
+    given: what the scenario's setup has left, such as the instance of each listener.
+    """
+
+    redis: Redis                                       # not stepped, for setup and afterwards
+    given: dict[str, Any]
+    ledger: Ledger = field(default_factory=Ledger)
+    dead: set[str] = field(default_factory=set)        # nodes whose process is gone, or seems so to 1.0.0
+    alive: Sequence[str] = ()                          # the actors that have come to their end
+
+    def queue(self, redis: Redis | None = None) -> Queue:
+        return Queue(redis or self.redis, QUEUE, MAX_BYTES)
+
+    def listener(self, redis: Redis, node: str, is_sure: bool = True) -> Listener:
+        """Return the listener that the setup has registered.
+
+        is_sure: it has looked through its own list already.
+        """
+        listener = Listener(redis, QUEUE)
+        listener._node, listener._pid = node, os.getpid()
+        listener.instance = self.given.get(node)
+        listener._is_unsure = not is_sure
+        return listener
+
+
+to_this_actor = threading.local()                      # gone: instances that are dead for certain; now: the time
+
+
+@contextmanager
+def process_table() -> Iterator[None]:
+    """Have every actor be a process of its own, with its own clock, although they are all threads of this one."""
+    clock = SimpleNamespace(
+        time=time.time, strftime=time.strftime, gmtime=time.gmtime, monotonic=lambda: getattr(to_this_actor, "now", 0.0)
+    )
+    with (
+        mock.patch.object(process, "shares_pids", lambda known: known.get("instance") in getattr(to_this_actor, "gone", ())),
+        mock.patch.object(recovery_module, "time", clock),
+    ):
+        yield
+
+
+def insist(action: Callable[[], T]) -> T:
+    """Call until Redis does it, as a listener does."""
+    while True:
+        try:
+            return action()
+        except RedisAway:
+            continue
+
+
+# Beginnings
+
+def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any) -> None:
+    """Enqueue some tasks in the setup; the first is the first to be taken."""
+    for task in tasks:
+        protocol.enqueue(world.redis, QUEUE, task, parameters, None, time.time())
+        if fields:
+            world.redis.read(("HSET", keys.task(task), *[item for pair in fields.items() for item in pair]))
+
+
+def take_one(world: World, node: str) -> Task:
+    """Have a listener reserve a task in the setup."""
+    task = world.listener(world.redis, node).take()
+    assert task is not None
+    return task
+
+
+def start_one(world: World, node: str) -> Task:
+    """Have a listener start a task in the setup, whose code runs to its end before anybody else moves."""
+    task = take_one(world, node)
+    protocol.start(world.redis, QUEUE, task.id, task.token, node, 11, time.time())
+    world.given["task"] = task
+    return task
+
+
+def join(world: World, *nodes: str) -> None:
+    """Register listeners in the setup, and remember their instances."""
+    for node in nodes:
+        listener = world.listener(world.redis, node)
+        listener.register(Timing())
+        world.given[node] = listener.instance
