@@ -17,6 +17,7 @@ from running import ROOT
 
 from blueque import spool as module
 from blueque.errors import SpoolRefused
+from blueque.process import Reaped
 from blueque.spool import Spool
 
 FIELDS = {"status": "reserved", "queue": "video", "parameters": "a.mov ü\udc80", "attempt": "1"}
@@ -207,6 +208,60 @@ def test_the_tail_of_a_file_that_is_not_there_is_empty(attempt):
     assert attempt.tail("stderr", 8) == ""
 
 
+# Open attempts
+
+def test_an_attempt_is_found_by_its_token(spool):
+    for number, token in ((1, "a"), (2, "b")):
+        spool.create("some-task", number, {**FIELDS, "token": token})
+    assert spool.find("some-task", "b").path == spool.attempt("some-task", 2).path
+    assert spool.find("some-task", "c") is None
+    assert spool.find("other-task", "b") is None
+
+
+@pytest.mark.parametrize("task_id", ["some-task", "a/b", "open"])
+def test_an_attempt_is_found_under_any_id_and_beside_what_is_not_whole(spool, task_id):
+    attempt = spool.create(task_id, 1, {**FIELDS, "token": "a"})
+    for name, content in (("2", "{"), ("3", "[]"), ("4", None)):
+        broken = Path(attempt.path).parent / name
+        broken.mkdir()
+        if content is not None:
+            (broken / "task").write_text(content)
+    assert spool.find(task_id, "a").path == attempt.path
+
+
+def test_a_task_without_a_token_has_no_attempt_here(spool):
+    spool.create("some-task", 1, FIELDS)
+    assert spool.find("some-task", None) is None
+
+
+def test_an_attempt_that_is_found_is_closed_when_its_end_is_reported(spool, root):
+    spool.create("some-task", 1, {**FIELDS, "token": "a"}).open(spool.open_path, 77, 5)
+    assert [(pid, ticks) for pid, ticks, _ in spool.open_attempts()] == [(77, 5)]
+    spool.find("some-task", "a").mark_reported()
+    assert list(spool.open_attempts()) == []
+
+
+def test_open_attempts_are_told_with_their_processes_and_what_is_none_is_skipped(spool, root):
+    for number in (1, 2):
+        spool.create("some-task", number, FIELDS).open(spool.open_path, 70 + number, 5)
+    (root / "open" / "README").write_text("no link")
+    (root / "open" / "7-x").symlink_to("somewhere")
+    (root / "open" / "7-8").mkdir()
+    found = {(pid, ticks): attempt.path for pid, ticks, attempt in spool.open_attempts()}
+    assert found == {(71, 5): spool.attempt("some-task", 1).path, (72, 5): spool.attempt("some-task", 2).path}
+
+
+def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spool, attempt):
+    attempt.open(spool.open_path, 77, 5)
+    reaped = Reaped(-9, 0.25, 4096)
+    assert spool.note_ending(77, 6, reaped) is False
+    assert attempt.read_ending() is None
+    assert spool.note_ending(77, 5, reaped) is True
+    assert Reaped(**attempt.read_ending()) == reaped
+    attempt.mark_reported()
+    assert spool.note_ending(77, 5, reaped) is False
+
+
 # Exit records
 
 def test_an_exit_record_comes_back_as_it_was_written(attempt):
@@ -369,6 +424,15 @@ def test_the_room_of_a_dead_listener_is_given_back_and_that_of_a_living_one_kept
     (root / f"room.{os.getppid()}").write_bytes(b"x")
     assert spool.prune(2000.0) == 0
     assert tree(root) == sorted([f"room.{os.getpid()}", f"room.{os.getppid()}"])
+
+
+def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
+    for name in ("open", "listeners"):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "1" / "reported").touch()
+        os.utime(root / name / "1" / "reported", (5, 5))
+    assert spool.prune(2e9) == 0
+    assert (root / "open" / "1" / "reported").exists() and (root / "listeners" / "1" / "reported").exists()
 
 
 def test_an_empty_directory_that_is_not_of_a_task_is_left_alone(spool, root):
