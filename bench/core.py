@@ -96,6 +96,7 @@ class Bench:
         return [self.start(
             sys.executable, "-m", "blueque.cli.listener", "bench", "--run", f"bench_handler:{handler}",
             "--slots", str(slots), "--redis-url", self.server.url, "--spool", str(self.directory / "spool"),
+            "--on-term", "drain",
         )]
 
     def output(self, python: str, code: str) -> float:

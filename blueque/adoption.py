@@ -80,15 +80,16 @@ class Adoption:
                 continue
             try:
                 task_id, fields = attempt.read_task()
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError):
                 continue
-            task, then = self._inspector.task(task_id), Task(task_id, fields)
+            # The start with the pid: the process is gone for certain, should that pid be another's by now.
+            task, then = self._inspector.task(task_id), Task(task_id, {**fields, "pid_start": str(ticks)})
             if then.queue != self._listener.queue:
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
-            if kind == "closed" and not is_running:
+            if kind in ("closed", "superseded") and not is_running:
                 attempt.mark_reported()
-            elif kind in ("lost", "superseded") and (is_running or kind == "lost"):
+            elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
         return found
 

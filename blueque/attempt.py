@@ -25,10 +25,14 @@ class Attempt:
         self._link = link
 
     def read_task(self) -> tuple[str, dict[str, str]]:
-        """Return the id and the fields of the task as it was reserved."""
+        """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
         with open(f"{self.path}/task", "rb") as file:
             written = json.loads(file.read().decode("utf-8", "surrogateescape"))
-        return written["id"], written["fields"]
+        try:
+            task_id, fields = written["id"], written["fields"]
+        except (KeyError, TypeError):
+            raise ValueError(f"{self.path}/task is not what we have written") from None
+        return task_id, fields
 
     def write_parameters(self, text: str) -> str:
         """Write what a program gets on its standard input, and return the path."""
@@ -86,6 +90,7 @@ class Attempt:
     def open(self, directory: str, pid: int, ticks: int) -> None:
         """Note which process runs it, before it runs: whoever sees its end, or has to find it, can then tell what it was."""
         self._link = f"{directory}/{pid}-{ticks}"
+        remove(self._link)                             # of another boot, which gave the same numbers
         os.symlink(self.path, self._link)
 
     def mark_reported(self) -> None:

@@ -16,6 +16,7 @@ from blueque.listener import Listener
 from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.attempt import LOST
 from blueque.protocol.membership import Standing
+from blueque.recovery import last_seen
 from blueque.retry import Retry
 from blueque.task import Task
 from blueque.trouble import Trouble
@@ -128,8 +129,12 @@ class Attending:
         """Do what Redis wants of the attempt; False when another listener has adopted it."""
         task = watch.task
         is_newest = standing.token == task.token
-        if standing.status is None or int(standing.attempt or 0) < (task.attempt or 0):
+        is_lost = standing.status is None and self._listener.instance == watch.instance
+        if is_lost or (standing.status is not None and _whole(standing.attempt) < (task.attempt or 0)):
             self._take_back(watch, lambda: self._listener.reassert(task, watch.pid))
+        elif standing.status is None:
+            # We were away for a time, in which it may have run again and been deleted for good.
+            log.error("task=%s is gone from Redis; it runs on, and how it ends will stay in %s", task.id, watch.attempt.path)
         elif is_newest and standing.status == "failed" and standing.error_type in LOST:
             self._take_back(watch, lambda: self._listener.restore(task, watch.pid, task.started or time.time()))
         elif is_newest and standing.status == "started" and standing.node != task.node:
@@ -174,7 +179,7 @@ class Attending:
             ending = process.peek_ending(watch.pid)
             measured = _measured(process.wait_usage(watch.pid), measured)
         record = watch.attempt.read_exit()
-        if record is None and ending is None:
+        if record is None and ending is None and watch.attempt.has_begun():
             noted = self._word_of_end(watch)
             record = watch.attempt.read_exit()
             if noted is not None:
@@ -206,6 +211,7 @@ class Attending:
             if watch.attempt.read_exit() is not None:
                 return None
             self._orders.look(STEP)
+            self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
         return process.Reaped(**noted) if noted is not None else None
 
     def _report(self, watch: Watch, record: task_process.Record | None) -> None:
@@ -244,11 +250,17 @@ class Attending:
         if not watch.attempt.has_begun():
             processor.release()                        # nothing of it has run
             return
+        node = watch.lost_with.get("lost_node") or self._listener.node
         error = (
-            f"lost: process {watch.pid} on {self._listener.node} is gone, and has left no word of how far it had come; "
-            f"to run it again: blueque requeue {watch.task.id}"
+            f"lost: process {watch.pid} of listener {node}{last_seen(watch.lost_with.get('last_seen'))} is gone, "
+            f"and nobody knows how far it had come; to run it again: blueque requeue {watch.task.id}"
         )
-        processor.lose(error, self._listener.instance or "", self._defaults.retry)
+        task = watch.task
+        if processor.lose(error, self._listener.instance or "", self._defaults.retry, watch.lost_with) is None:
+            # It is another's, or has ended; or we had been taken for dead ourselves.
+            standing = self._upkeep.beat(task.id)
+            if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):
+                raise Contended("lose", 1)
 
     def _may_run_again(self, task: Task) -> bool:
         return Retry.of(task.fields.get("retry"), self._defaults.retry) is not None
@@ -261,3 +273,7 @@ def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any
         "cpu_seconds": round(max(reaped.cpu_seconds, measured.get("cpu_seconds", 0.0)), 3),
         "memory_peak": max(reaped.max_rss_bytes, measured.get("memory_peak", 0)),
     }
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0

@@ -10,10 +10,10 @@ from blueque import settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.connection import Connection, Redis
-from blueque.doctor import Doctor
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.listener import Listener
+from blueque.listeners import Listeners
 from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
@@ -25,6 +25,8 @@ from blueque.values import require_queue_name
 
 if TYPE_CHECKING:
     import redis as redis_py
+
+    from blueque.doctor import Doctor
 
 
 class Client:
@@ -72,6 +74,10 @@ class Client:
         """Return a listener of the queue. It registers when it listens for the first time."""
         return Listener(self._redis, require_queue_name(queue_name))
 
+    def get_listeners(self) -> Listeners:
+        """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
+        return Listeners(self._redis)
+
     def get_processor(self, task: Task) -> Processor:
         """Return what records the start and the end of a reserved task."""
         return Processor(self._redis, task, self.max_bytes)
@@ -86,6 +92,8 @@ class Client:
 
     def get_doctor(self) -> Doctor:
         """Return what checks everything in Redis, and repairs."""
+        from blueque.doctor import Doctor  # here: what a listener imports, each of its forks copies
+
         return Doctor(self._redis)
 
     def with_patience(self, seconds: float) -> Client:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from blueque import keys, survey
 from blueque.connection import Redis, as_hash
 from blueque.errors import RedisRefused
+from blueque.nodes import Node
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
 
 REGISTRATIONS_AT_ONCE = 500
+TASKS_AT_ONCE = 1000
 
 
 class Inspector:
@@ -75,10 +77,18 @@ class Inspector:
         """
         (ids,) = self._redis.read(("LRANGE", keys.failed(queue), 0, -1))
         ids.reverse()
-        tasks: list[Task] = []
-        for first in range(0, len(ids), 1000):
-            tasks += survey.shown(self._redis, ids[first : first + 1000]).values()
-        return [task for task in tasks if task.status == "failed"]
+        return [task for task in self.tasks(ids) if task.status == "failed"]
+
+    def tasks(self, ids: Sequence[str]) -> list[Task]:
+        """Return snapshots of these tasks, in this order, with the fields in `survey.SHOWN`; see `failed`."""
+        found: list[Task] = []
+        for first in range(0, len(ids), TASKS_AT_ONCE):
+            found += survey.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
+        return found
+
+    def nodes(self) -> list[Node]:
+        """Return the listeners of all queues, by queue and name: three round trips."""
+        return survey.all_nodes(self._redis)
 
     def server_version(self) -> str | None:
         """Return the version of the server; None when this user may not ask."""

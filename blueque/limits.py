@@ -47,6 +47,8 @@ def fields(
 
 def of(task_fields: Mapping[str, str], default: Limits) -> Limits:
     """Return the limits of a task: each as its hash has it, or the default where that says nothing or makes no sense."""
+    if task_fields.keys().isdisjoint(_RANGES):         # as with most tasks
+        return default
     return Limits(*(_read(name, task_fields.get(name), other) for name, other in zip(_RANGES, default, strict=True)))
 
 

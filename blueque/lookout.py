@@ -8,7 +8,7 @@ is no tracking (TLS through redis-py, a proxy, an ACL without +client|tracking) 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Connection, exchange, raise_refusal
@@ -30,10 +30,14 @@ class View(NamedTuple):
 
 
 class Lookout:
-    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when there is news."""
+    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when there is news.
+
+    listeners: how many each queue has, as `blueque_queues` counts them.
+    """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.views: dict[str, View] = {}
+        self.listeners: dict[str, float] = {}
         self.is_tracking = False
         self._connect = connect
         self._connection: Connection | None = None
@@ -76,10 +80,11 @@ class Lookout:
         stale |= self._stale & set(self.views)
         self._stale.clear()
         if keys.QUEUES in changed:
-            replies = exchange(self._connection, [("ZRANGE", keys.QUEUES, 0, -1)])
+            replies = exchange(self._connection, [("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES")])
             raise_refusal(replies)
-            stale |= set(replies[0]) - set(self.views)
-            self.views = {queue: view for queue, view in self.views.items() if queue in replies[0]}
+            self.listeners = _scores(replies[0])
+            stale |= set(self.listeners) - set(self.views)
+            self.views = {queue: view for queue, view in self.views.items() if queue in self.listeners}
         for queues in batches(sorted(stale), BATCH):
             self._read(self._connection, queues)
         return stale
@@ -105,7 +110,7 @@ class Lookout:
             if refusal is not None:
                 self.views[queue] = View(refusal=refusal.answer)
             else:
-                self.views[queue] = View(bool(exists), _score(first))
+                self.views[queue] = View(bool(exists), next(iter(_scores(first).values()), None))
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:
@@ -114,9 +119,7 @@ def batches(items: list[str], size: int) -> Iterator[list[str]]:
         yield items[start : start + size]
 
 
-def _score(first: list[str] | list[list[str | float]]) -> float | None:
-    """Return the score of a range of one: RESP2 answers [member, score], RESP3 [[member, score]]."""
-    if not first:
-        return None
-    pair = first[0] if isinstance(first[0], list) else first
-    return float(pair[1])
+def _scores(reply: list[Any]) -> dict[str, float]:
+    """Return the members of a range and their scores: RESP2 answers [member, score, ...], RESP3 [[member, score], ...]."""
+    pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+    return {member: float(score) for member, score in pairs}

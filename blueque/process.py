@@ -83,7 +83,7 @@ def is_running(pid: int) -> bool:
     """Tell whether there is a process with this pid, ours or not."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):        # the second: a number that no pid has
         return False
     except PermissionError:
         return True

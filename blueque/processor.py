@@ -12,7 +12,7 @@ from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.retry import Retry, class_name, class_names
 from blueque.task import Task
-from blueque.values import encode, printable
+from blueque.values import encode, printable, require_number
 
 log = logging.getLogger("blueque")
 
@@ -86,16 +86,22 @@ class Processor:
         protocol.confirm_cancel(self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts)
         log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
 
-    def lose(self, error: str, instance: str, default: Retry | None = None) -> None:
-        """Give up an attempt whose process is gone without a word. Source: docs/protocol.md, "lose".
+    def lose(
+        self, error: str, instance: str, default: Retry | None = None, facts: Mapping[str, str | int | float] | None = None
+    ) -> str | None:
+        """Give up an attempt whose process is gone without a word; return what became of the task, None: it was not ours.
+
+        Source: docs/protocol.md, "lose".
 
         instance: of our own registration. default: the policy of a task that has none of its own.
+        facts: lost_node and last_seen, of the listener that died.
         """
         became = protocol.lose(
             self._redis, self._queue, self._task.id, self._token, self._node, instance, error, default, time.time(),
-            is_ours=True,
+            facts, is_ours=True,
         )
         log.warning("lose task=%s queue=%s node=%s status=%s: %s", self._task.id, self._queue, self._node, became, error)
+        return became
 
     def report(self, record: Mapping[str, Any], default: Retry | None = None) -> None:
         """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or have it run again.
@@ -120,7 +126,7 @@ class Processor:
         """Return when the next attempt is due, None if there is to be none, and the number of failures by then."""
         failures = self._task.failures or 0
         if record.get("retry_after") is not None:      # the handler itself wants to run again; that is no failure
-            return time.time() + float(record["retry_after"]), failures
+            return time.time() + require_number(record["retry_after"], "retry_after"), failures
         policy = Retry.of(self._task.fields.get("retry"), default)
         if policy is None or not policy.allows(failures, record):
             return None, failures

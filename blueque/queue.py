@@ -109,14 +109,14 @@ class Queue:
         return moved
 
     def delete_task(self, task: Task) -> None:
-        """Remove a complete or failed task for good. One that is gone already is fine.
+        """Remove a complete, failed or cancelled task for good. One that is gone already is fine.
 
         Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by what Redis knows now.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
             raise WrongQueue(task.id, self.name)
-        if task.status not in ("complete", "failed"):
+        if task.status not in ("complete", "failed", "cancelled"):
             raise NotFinished(task.id, task.status)
         protocol.delete(self._redis, self.name, task.id)
         log.info("delete task=%s queue=%s", task.id, self.name)
@@ -146,25 +146,31 @@ class Queue:
     def requeue_failed(
         self, error_type: str | None = None, older_than: float | None = None, limit: int | None = None
     ) -> list[str]:
-        """Requeue failed tasks, those that failed first at first, and return their ids.
-
-        error_type: only these, as lost or ValueError. older_than: only those that failed so many seconds ago or more.
-        limit: at most so many.
-        """
-        before = time.time() - (older_than or 0.0)
+        """Requeue failed tasks, those that failed first at first, and return their ids; see `failed_tasks`."""
         requeued: list[str] = []
-        for task in Inspector(self._redis).failed(self.name):
-            if limit is not None and len(requeued) >= limit:
-                break
-            at = task.finished or task.updated or 0.0
-            if (error_type is not None and task.error_type != error_type) or at > before:
-                continue
+        for task in self.failed_tasks(error_type, older_than, limit):
             try:
                 self.requeue(task.id)
             except (NotFailed, WrongQueue):            # somebody else was faster, or it is of another program
                 continue
             requeued.append(task.id)
         return requeued
+
+    def failed_tasks(
+        self, error_type: str | None = None, older_than: float | None = None, limit: int | None = None
+    ) -> list[Task]:
+        """Return failed tasks, those that failed first at first, with the fields in `survey.SHOWN`.
+
+        error_type: only these, as lost or ValueError. older_than: only those that failed so many seconds ago or more.
+        limit: at most so many.
+        """
+        found = Inspector(self._redis).failed(self.name)
+        if error_type is not None:
+            found = [task for task in found if task.error_type == error_type]
+        if older_than is not None:
+            before = time.time() - older_than
+            found = [task for task in found if (task.finished or task.updated or 0.0) <= before]
+        return found[:limit]
 
     def wake_listener(self) -> None:
         """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes nobody.

@@ -33,7 +33,8 @@ class _Seen:
 
     @property
     def lease(self) -> float:
-        return _number(self.known, "lease", settings.LEASE)
+        # Three beats at least, whatever its program may have written there: see docs/protocol.md.
+        return max(_number(self.known, "lease", settings.LEASE), 3 * _number(self.known, "beat_every", 0.0))
 
     @property
     def lost_after(self) -> float:
@@ -64,6 +65,8 @@ class Recovery:
     @property
     def pace(self) -> float:
         """After how many seconds the next look is due."""
+        if not self._seen:
+            return LOOK_AT_STARTED                     # there is nobody to be judged
         leases = [one.lease for one in self._seen.values() if one.may_be_judged_by_time()]
         return min([LONGEST_PACE, *(lease / 5 for lease in leases)])
 
@@ -73,7 +76,6 @@ class Recovery:
         Raises RedisAway, RedisRefused, Contended; all that was seen standing still has then to stand still anew.
         """
         last, self._last_look = self._last_look, None
-        asked = time.monotonic()
         beats, members = protocol.observe(self._redis, self._queue)
         now = time.monotonic()
         self._take_notice(beats, members, now)
@@ -82,8 +84,7 @@ class Recovery:
             self._next_look_at_started = now + LOOK_AT_STARTED
         self._read_registrations()
         for one in self._seen.values():
-            allowed = one.lease / 4
-            if last is None or now - last > allowed or now - asked > allowed:
+            if last is None or now - last > one.lease / 4:     # away for too long, or the answer was late
                 one.forget_time(now)
         orphans: list[Task] = []
         for node, one in list(self._seen.items()):
@@ -100,8 +101,8 @@ class Recovery:
                 self._seen[node] = _Seen(beats.get(node), now)
             elif one.beat != beats.get(node):
                 one.beat, one.since = beats.get(node), now
-                if one.known and one.known.get("state") == "dead":
-                    one.known = None                   # it has registered again
+                if one.known is not None and one.known.get("state") != "alive":
+                    one.known = None                   # it has registered again, or for the first time
         for node in self._seen.keys() - beats.keys() - members:
             self._seen[node].known = None              # it may have taken leave, or been recovered by another
 
@@ -119,18 +120,19 @@ class Recovery:
         """Tell whether it is dead by now, having declared it so if need be."""
         known = one.known or {}
         if not known:
-            return self._is_legacy_dead(node, one, is_member)
+            return self._is_legacy_dead(node, one, is_member, now)
         if known.get("state") == "dead":
             return True
-        is_gone = process.shares_pids(known) and not process.is_alive(int(known.get("pid", "0")), known)
+        pid = _pid(known.get("pid", ""))
+        is_gone = pid > 0 and process.shares_pids(known) and not process.is_alive(pid, known)
         is_still = one.may_be_judged_by_time() and now - one.since >= one.lease
         if not (is_gone or is_still):
             return False
         one.known = fresh = self._inspector.registration(self._queue, node)
-        if fresh.get("instance") != known.get("instance") or (is_still and float(fresh.get("beat_at", 0)) != one.beat):
+        if fresh.get("instance") != known.get("instance") or (is_still and _number(fresh, "beat_at", 0.0) != one.beat):
             one.forget_time(now)                       # it has moved after all
             return False
-        if not protocol.fence(self._redis, self._queue, node, fresh["instance"], fresh.get("beat")):
+        if not protocol.fence(self._redis, self._queue, node, fresh.get("instance", ""), fresh.get("beat")):
             one.forget_time(now)
             return False
         why = "its process is gone" if is_gone else f"its beat stood still for {now - one.since:.0f} s"
@@ -138,16 +140,19 @@ class Recovery:
         one.known = self._inspector.registration(self._queue, node)
         return True
 
-    def _is_legacy_dead(self, node: str, one: _Seen, is_member: bool) -> bool:
+    def _is_legacy_dead(self, node: str, one: _Seen, is_member: bool, now: float) -> bool:
         """Judge a listener that has no registration: one of 1.0.0, or one that is not mentioned any more."""
-        host, _, pid = node.rpartition("_")
-        is_here = host == process.host_name() and pid.isdecimal() and len(pid) < 10
-        if is_member and is_here and not process.is_alive(int(pid), {}):
+        if not is_member and not self._inspector.reserved(self._queue, node):
+            del self._seen[node]                       # it has left in peace
+            return False
+        if not is_member:
+            # Who struck it off may have been wrong, and 1.0.0 runs what it has popped without asking again.
+            return _is_gone_here(node) or (not _is_here(node) and now - one.since >= settings.LOST_AFTER)
+        if _is_gone_here(node):
             one.is_struck_by_us = protocol.strike(self._redis, self._queue, node)
-            if one.is_struck_by_us:
-                log.warning("strike node=%s queue=%s: its process is gone", node, self._queue)
-            return one.is_struck_by_us
-        return not is_member
+        if one.is_struck_by_us:
+            log.warning("strike node=%s queue=%s: its process is gone", node, self._queue)
+        return one.is_struck_by_us
 
     def _see_to(self, node: str, one: _Seen, now: float) -> list[Task]:
         """See to everything that a dead listener holds; return its started tasks that are of this host."""
@@ -182,8 +187,7 @@ class Recovery:
         done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time())
         if done == "claimed":
             claimant = task.fields.get("reclaimed_node", "")
-            host, _, pid = claimant.rpartition("_")
-            if host == process.host_name() and pid.isdecimal() and not process.is_alive(int(pid), {}):
+            if _is_gone_here(claimant):
                 done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time(), claimant)
         if done in ("released", "dropped"):
             log.warning("recover task=%s queue=%s from=%s: %s", task.id, self._queue, node, done)
@@ -205,9 +209,8 @@ class Recovery:
         known = one.known or {}
         seen = _number(known, "beat_at", 0.0)
         now = time.time()
-        when = f", last seen at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seen))} UTC" if seen else ""
         error = (
-            f"lost: listener {node}{when} is dead, and nobody knows how far process {task.pid} there had come; "
+            f"lost: listener {node}{last_seen(seen)} is dead, and nobody knows how far process {task.pid} there had come; "
             f"to run it again: blueque requeue {task.id}"
         )
         facts: dict[str, str | int | float] = {"lost_node": node, **({"last_seen": seen} if seen else {})}
@@ -219,11 +222,34 @@ class Recovery:
         return became
 
 
+def last_seen(at: float | str | None) -> str:
+    """Return the part of a sentence that says when a listener was seen last; at: Unix seconds, or nothing."""
+    try:
+        return time.strftime(", last seen at %Y-%m-%d %H:%M:%S UTC,", time.gmtime(float(at))) if at else ""
+    except (ValueError, OverflowError, OSError):       # another program may write anything there
+        return ""
+
+
 def _is_of_this_host(task: Task) -> bool:
     """Tell whether the task's process can be looked at here. 1.0.0 tells no more of one than its listener's host name."""
     if "boot" in task.fields:
         return process.shares_pids(task.fields)
     return (task.node or "").rpartition("_")[0] == process.host_name()
+
+
+def _is_gone_here(node: str) -> bool:
+    """Tell whether the process of a listener of 1.0.0, of which only the node is known, was on this host and is gone."""
+    pid = _pid(node.rpartition("_")[2])
+    return _is_here(node) and pid > 0 and not process.is_alive(pid, {})
+
+
+def _is_here(node: str) -> bool:
+    return node.rpartition("_")[0] == process.host_name()
+
+
+def _pid(text: str) -> int:
+    """Return the pid; 0 for what is none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _number(known: dict[str, str] | None, name: str, default: float) -> float:

@@ -57,8 +57,10 @@ class Roster:
             if not name.isdecimal() or entry is None:
                 continue
             known = {key: str(value) for key, value in entry.items()}
+            # Another container may use this spool, too; what its pids mean is not for us to say.
             if process.is_alive(int(name), known):
-                found[int(name)] = known
+                if process.shares_pids(known):
+                    found[int(name)] = known
             else:
                 remove(f"{self._directory}/{name}")
         return found

@@ -52,6 +52,7 @@ class Scheduler:
         self._judging = client.with_patience(0)
         self._judges: dict[str, Recovery] = {}
         self._judge_at: dict[str, float] = {}          # queue -> when to look at its listeners again
+        self._judged: dict[str, float] = {}            # queue -> how many it had at the last look
 
     def step(self) -> float:
         """Do what is due now; return for how many seconds there is nothing to do, if nothing changes. Raises RedisAway."""
@@ -86,17 +87,19 @@ class Scheduler:
     def _judge(self) -> None:
         """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""
         for gone in self._judges.keys() - self._lookout.views.keys():
-            del self._judges[gone], self._judge_at[gone]
+            del self._judges[gone], self._judge_at[gone], self._judged[gone]
         for name in self._lookout.views:
-            if time.monotonic() < self._judge_at.get(name, 0.0) or self._is_left_alone(name):
-                continue
-            self._try(name, self._judge_one)
+            is_due = time.monotonic() >= self._judge_at.get(name, 0.0)
+            has_changed = self._judged.get(name) != self._lookout.listeners.get(name)
+            if (is_due or has_changed) and not self._is_left_alone(name):
+                self._try(name, self._judge_one)
 
     def _judge_one(self, queue: Queue) -> None:
         name = queue.name
         if name not in self._judges:
             self._judges[name] = self._judging.get_recovery(name)
-        self._judge_at[name] = time.monotonic() + self._judges[name].pace
+        self._judged[name] = self._lookout.listeners.get(name, 0.0)
+        self._judge_at[name] = time.monotonic() + LONGEST_PAUSE     # should the look fail
         self._judges[name].step()
         self._judge_at[name] = time.monotonic() + self._judges[name].pace
 

@@ -54,7 +54,8 @@ def timing(
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
     chosen = given._replace(lease=min(given.lease, given.lost_after))
     for name, seconds in (("lost-after", chosen.lost_after), ("lease", chosen.lease)):
-        if not seconds >= 3 * chosen.beat:             # so that NaN is refused, too
+        # `not`, so that NaN is refused, too; rounded, for three times 0.2 is more than 0.6 to a float.
+        if not seconds >= round(3 * chosen.beat, 9):
             raise InvalidInput(f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed")
     return chosen
 

@@ -138,21 +138,29 @@ class Slot:
                 self._task_pid = watch.pid if watch.is_child else None
                 self._attending.attend(watch)
                 self._task_pid = None
+                self._bury()                           # those that came after it had to wait for it
                 return True
         return False
 
     def _take_over(self, candidate: Candidate) -> Watch | None:
         task, attempt, pid, kind = candidate
         taken: Task | None = task
+        seen = None
         if kind == "orphan":
+            seen = self._client.get_inspector().registration(self._listener.queue, task.node or "").get("beat_at")
             taken = self._listener.adopt(task)
         elif kind == "lost" and process.is_alive(pid, task.fields):
             taken = self._listener.restore(task, pid, time.time())
         if taken is None:
             return None
-        watch = Watch(taken, attempt, pid, of(taken.fields, self._defaults.limits), process.parent(pid) == os.getpid())
+        is_same = str(process.start_ticks(pid)) == taken.fields.get("pid_start")     # and not a later one with its pid
+        is_child = is_same and process.parent(pid) == os.getpid()
+        watch = self._watch(taken, attempt, pid, is_child)
+        watch.lost_with = {"lost_node": task.node or "", **({"last_seen": seen} if seen else {})}
         if kind == "superseded":
             watch.end("superseded", "the task has been run again, or was ended, without this attempt")
+        elif taken.cancel is not None:                     # the order went to the listener that died
+            watch.end("cancelled", "cancelled")
         return watch
 
     def _call_for_adopters(self) -> None:
@@ -238,13 +246,17 @@ class Slot:
         self._task_pid = spare.pid
         began = time.monotonic()
         started = self._start(task, spare, attempt)
-        watch = Watch(started or task, attempt, spare.pid, of(task.fields, self._defaults.limits), is_child=True)
+        watch = self._watch(started or task, attempt, spare.pid, is_child=True)
         if started is None:
             self._attending.bury(watch)
         else:
             self._attending.attend(watch)
         self._are_tasks_short = time.monotonic() - began < SHORT
         self._task_pid = None
+        self._bury()                                   # those that came after it had to wait for it
+
+    def _watch(self, task: Task, attempt: Attempt, pid: int, is_child: bool) -> Watch:
+        return Watch(task, attempt, pid, of(task.fields, self._defaults.limits), is_child, self._listener.instance)
 
     def _hand_back(self, task: Task) -> None:
         try:

@@ -131,7 +131,7 @@ class Spool:
             attempt = self.attempt_at(f"{directory}/{name}")
             try:
                 found, fields = attempt.read_task()
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError):
                 continue
             if found == task_id and token is not None and fields.get("token") == token:
                 return next((other for _, _, other in self.open_attempts() if other.path == attempt.path), attempt)

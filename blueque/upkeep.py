@@ -57,7 +57,7 @@ class Upkeep:
         """Do what is due. Return how the task that we watch stands, if Redis has told."""
         standing = None
         if time.monotonic() >= self._next_beat or self._listener.has_order:
-            standing = self._beat(watched)
+            standing = self.beat(watched)
         if time.monotonic() >= self._next_look:
             self.look_after_others()
         return standing
@@ -89,7 +89,8 @@ class Upkeep:
             except NotRegistered:
                 self.register()
 
-    def _beat(self, watched: str | None) -> Standing | None:
+    def beat(self, watched: str | None) -> Standing | None:
+        """Beat, having registered again if need be. Return how the task that we watch stands, None if Redis has not told."""
         self.oom_kills = process.out_of_memory_kills()
         self._listener.has_order = False
         try:

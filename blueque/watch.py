@@ -32,20 +32,26 @@ class Watch:
     """An attempt and the process that runs it.
 
     limits: what it is held to.
+    instance: of the listener's registration when it began to watch.
     is_child: whether the process is our own child, and its end ours to see.
     """
 
-    def __init__(self, task: Task, attempt: Attempt, pid: int, limits: Limits, is_child: bool) -> None:
+    def __init__(
+        self, task: Task, attempt: Attempt, pid: int, limits: Limits, is_child: bool, instance: str | None = None
+    ) -> None:
+        self.instance = instance
         self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
         self._start = process.start_ticks(pid) if is_child else int(task.fields.get("pid_start", "0"))
         self.pidfd = _open(pid, task, is_child)        # None: the process is gone
         self.reason: str | None = None                 # why we have ended it: an error_type, or cancelled, stopped, fenced
         self.error = ""                                # the same in a sentence
+        self.lost_with: dict[str, str] = {}            # the listener that had it before us: lost_node, last_seen
         self._limits = limits
         began = attempt.began_at()
         self._began = time.monotonic() if began is None else began
         self._tree: Tree | None = None
-        self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED)
+        # At once when it is adopted: what it leaves will not come to us, and is known only if it was seen before.
+        self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
         self._progress: float | None = None
         self._progressed_at = time.monotonic()
         self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS

@@ -30,6 +30,8 @@ from blueque.errors import (
     InvalidInput,
     NodeTaken,
     NoServer,
+    NotCancellable,
+    NotFailed,
     NotFinished,
     NotOwner,
     NotRegistered,
@@ -42,6 +44,8 @@ from blueque.errors import (
 # The first that fits counts.
 _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotFinished, REFUSED, ""),
+    (NotCancellable, REFUSED, ""),
+    (NotFailed, REFUSED, ""),
     (InvalidInput, USAGE, ""),
     (NotOwner, REFUSED, ""),
     (NotRegistered, REFUSED, ""),

@@ -18,6 +18,9 @@ _VERBS = {
     "show": ("blueque.cli.tasks", "show_task", "Show everything about one task."),
     "doctor": ("blueque.cli.doctor", "doctor", "Check Redis and everything in it; --fix repairs."),
     "enqueue": ("blueque.cli.enqueue", "enqueue", "Put tasks in a queue and print their ids."),
+    "cancel": ("blueque.cli.cancel", "cancel", "Have tasks never run, or end them while they run."),
+    "requeue": ("blueque.cli.requeue", "requeue", "Put failed or cancelled tasks in line again."),
+    "node": ("blueque.cli.node", "node", "Have a listener, or all of a host, take nothing new: node drain."),
 }
 
 
@@ -52,13 +55,10 @@ class _Verbs(click.Group):
 @click.pass_context
 def blueque(context: click.Context, invocation: Invocation) -> None:
     """A queue for tasks that run from minutes to days, on plain Redis.
+    Alone it prints the status. More about a verb: blueque VERB --help
 
     \b
     blueque enqueue video.encode '{"input": "a.mov"}'
-    blueque ls --state failed
-    blueque show 7c1f
-
-    Alone it prints the status. More about a verb: blueque VERB --help
     """
     if context.invoked_subcommand is not None:
         return

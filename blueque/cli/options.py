@@ -162,6 +162,11 @@ def json_option(command: Decorated) -> Decorated:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
+def yes_option(command: Decorated) -> Decorated:
+    """Add --yes, as the parameter `is_sure`."""
+    return click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")(command)
+
+
 def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
     """Add what a task may be given at its birth, and a listener as default for those that were not.
 

@@ -23,7 +23,8 @@ _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLOURS = {
     "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
-    "up": "green", "silent": "red", "dead": "red", "gone": "red",
+    "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "silent": "red", "dead": "red",
+    "gone": "red",
 }
 _NARROWEST = 8
 
@@ -88,6 +89,26 @@ def span(seconds: float | None) -> str:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 task`, `2 tasks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def due(eta: float, now: float) -> str:
+    """Return when something is due, as people say it."""
+    return f"due in {span(eta - now)}" if eta > now else f"due since {span(now - eta)}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes as people say it: 512 B, 1.5 KiB, 31.8 GiB."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
 
 
 def stamp(seconds: float | None, is_utc: bool) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -10,17 +11,20 @@ import click
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
-from blueque.cli.tasks import as_item
-from blueque.survey import Line, Node, Overview, entered
+from blueque.cli.show import Column, count
+from blueque.cli.tasks import as_item, finite
+from blueque.nodes import Node
+from blueque.survey import MAX_FAILED, Line, Overview, entered
 from blueque.task import Task
 from blueque.version import __version__
 
 MAX_ROWS = 10                                          # of running tasks, and of hosts
+_SERVING = {"up", "unattended", "1.0.0"}
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RESV", True),
-    Column("RUN", True), Column("DONE", True), Column("FAIL", True), Column("OLDEST", True), Column("LISTENERS", True),
+    Column("RUN", True), Column("DONE", True), Column("FAIL", True), Column("CANC", True), Column("OLDEST", True),
+    Column("LISTENERS", True),
 ]
 _RUNNING = [
     Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
@@ -39,7 +43,9 @@ def status(invocation: Invocation, as_json: bool) -> None:
     """Show queues, running tasks and listeners on one screen.
 
     OLDEST is how long the next task in line has been waiting, SEEN the time since the last beat. A listener is "up";
-    "silent" when its beat stands still; "unattended" or "1.0.0" when it has none; "dead" or "gone" with a task left behind.
+    "draining" when it takes nothing new; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when
+    it has none; "dead" when others have found it so; "gone" when it has left a task behind. Lines that begin with ! are
+    what somebody should look at; the line below may say how.
     """
     print_status(invocation, as_json)
 
@@ -58,16 +64,12 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     url, origin = _address(invocation)
     click.echo(show.within(show.clean(f"blueque {__version__} at {url} ({origin})")))
     click.echo(show.within(show.clean(f"Redis {server or '?'}, {show.stamp(overview.now, invocation.is_utc)}")))
-    serving = {node.queue for node in overview.nodes if node.state in ("up", "unattended", "1.0.0")}
-    for line in overview.lines:
-        if line.pending and line.queue not in serving:
-            listeners = f"{line.listeners} silent" if line.listeners else "no listener"
-            _print_attention(line.queue, f"{line.pending} pending, oldest waits {show.span(line.oldest)}, {listeners}")
+    nodes: dict[str, list[Node]] = {line.queue: [] for line in overview.lines}
     for node in overview.nodes:
-        if node.held and node.state in ("silent", "dead", "gone"):
-            count = f"{len(node.held)} task{'' if len(node.held) == 1 else 's'}"
-            name = show.clean(show.short_node(node.id))
-            _print_attention(node.queue, f"{count} held by a listener that is {node.state}, {name}")
+        nodes[node.queue].append(node)
+    for line in overview.lines:
+        for what, command in _attention(line, nodes[line.queue]):
+            _print_attention(line.queue, what, command)
     click.echo()
     if not overview.lines:
         click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
@@ -84,10 +86,50 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
         _print_rest(len(hosts), "blueque status --json")
 
 
-def _print_attention(queue: str, what: str) -> None:
+def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a queue, and the command that helps, if there is one."""
+    by_state: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_state.setdefault(node.state, []).append(node)
+    if line.pending and by_state.keys().isdisjoint(_SERVING):
+        idle = [f"{len(by_state[state])} {state}" for state in ("silent", "draining") if state in by_state]
+        waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
+        yield f"{waits}, {', '.join(idle) or 'no listener'}", ""
+    for state in ("silent", "dead", "gone"):
+        if state in by_state:
+            yield _of_silence(by_state[state]), ""
+    queue = shlex.quote(line.queue)
+    if line.lost:
+        how_many = f"{_count_of(line.lost)} lost in the last day"
+        yield how_many, f"blueque requeue --failed {queue} --error-type lost"
+    if line.poison:
+        one = f"blueque show {show.short_id(line.poison[0])}"
+        command = one if len(line.poison) == 1 else f"blueque ls --queue {queue} --state failed"
+        yield f"{_count_of(line.poison)} poison in the last day, lost too often to be tried again", command
+    if line.overdue:
+        late = f"overdue by up to {show.span(line.overdue_for)}"
+        yield f"{count(line.overdue, 'task')} {late}, nobody puts them in line", "blueque-scheduler"
+
+
+def _of_silence(nodes: Sequence[Node]) -> str:
+    held = sum(len(node.held) for node in nodes)
+    tasks = f", with {count(held, 'task')}" if held else ""
+    if len(nodes) == 1:
+        return f"listener {show.short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
+    return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
+
+
+def _count_of(ids: Sequence[str]) -> str:
+    return f"{count(len(ids), 'task')}{' or more' if len(ids) == MAX_FAILED else ''}"
+
+
+def _print_attention(queue: str, what: str, command: str) -> None:
     # The name gives way, not what is wrong with it.
-    name = show.within(show.clean(queue), max(8, show.terminal_width() - len(what) - 4))
-    click.echo(show.paint(show.within(f"! {name}: {what}"), "", bold=True))
+    text = show.clean(what)
+    name = show.within(show.clean(queue), max(8, show.terminal_width() - show.width(text) - 4))
+    click.echo(show.paint(show.within(f"! {name}: {text}"), "", bold=True))
+    if command:
+        click.echo(show.within(f"  {show.clean(command)}"))
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -100,7 +142,7 @@ def _print_rest(count: int, command: str) -> None:
 
 
 def _queue_row(line: Line) -> list[str]:
-    counts = (line.scheduled, line.pending, line.reserved, line.started, line.complete, line.failed)
+    counts = (line.scheduled, line.pending, line.reserved, line.started, line.complete, line.failed, line.cancelled)
     return [line.queue, *map(str, counts), show.span(line.oldest), str(line.listeners)]
 
 
@@ -115,7 +157,7 @@ def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
     """Return a row for each host and state, for a host may have many listeners."""
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
-        groups.setdefault((node.id.rpartition("_")[0] or node.id, node.state), []).append(node)
+        groups.setdefault((node.host, node.state), []).append(node)
     rows = []
     for (host, state), members in sorted(groups.items()):
         seen = [node.seen for node in members if node.seen is not None]
@@ -139,7 +181,7 @@ def _print_json(invocation: Invocation, overview: Overview, server: str | None) 
 
 def _queue_item(line: Line) -> dict[str, Any]:
     item = line._asdict()
-    item["oldest_seconds"] = item.pop("oldest")
+    item["oldest_seconds"], item["overdue_seconds"] = finite(item.pop("oldest")), finite(item.pop("overdue_for"))
     return item
 
 
@@ -147,7 +189,7 @@ def _node_item(node: Node, now: float) -> dict[str, Any]:
     beat = None if node.seen is None else now - node.seen
     return {
         "node": node.id, "queue": node.queue, "state": node.state, "held": node.held,
-        **show.times(beat=beat), "seen_seconds": node.seen,
+        **show.times(beat=beat), "seen_seconds": node.seen, "order": node.order, "order_by": node.order_by,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -11,12 +10,14 @@ from typing import Any
 import click
 
 from blueque.cli import show
+from blueque.cli.facts import contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.inspector import Inspector
+from blueque.places import FINISHED
 from blueque.survey import MAX_FOUND, MIN_PREFIX, STATUSES, entered
-from blueque.task import FIELDS, Task
+from blueque.task import Task
 
 _COLUMNS = [
     Column("ID", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("FOR", True),
@@ -24,11 +25,6 @@ _COLUMNS = [
 ]
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12
-_MORE = [                                              # what few tasks have
-    "retry", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "last_error",
-    "last_error_type", "memory_peak", "cpu_seconds", "leaked", "lost_node", "cancelled_by", "cancel_reason",
-    "requeued",
-]
 
 
 @click.command()
@@ -53,8 +49,8 @@ def ls(
     blueque ls -q 'render.*' --state failed
     blueque ls --state complete --limit 1000 --json
 
-    FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed and complete
-    ones; of finished tasks the newest first, of others the longest in their state (of scheduled ones the next due).
+    FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed, cancelled and
+    complete ones; of finished tasks the newest first, of others the longest in their state (of scheduled ones the next due).
     """
     inspector = invocation.client().get_inspector()
     queues = _matching(inspector.queues(), patterns)
@@ -86,9 +82,9 @@ def show_task(invocation: Invocation, prefix: str, as_json: bool) -> None:
     inspector = invocation.client().get_inspector()
     task, now = inspector.task(find_one(inspector, prefix)), inspector.now()
     if as_json:
-        show.print_json("task", **show.times(now=now), item=as_item(task, now) | _contents(task))
+        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task))
         return
-    for label, value in _facts(task, now, invocation.is_utc):
+    for label, value in facts(task, now, invocation.is_utc):
         _print_fact(label, value)
 
 
@@ -112,11 +108,12 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
     since = entered(task)
     return {
         "id": task.id, "status": task.status, "queue": task.queue, "node": task.node, "pid": task.pid,
-        "attempt": task.attempt, "for_seconds": None if since is None else _finite(now - since),
+        "attempt": task.attempt, "for_seconds": None if since is None else finite(now - since),
         **show.times(
             created=task.created, started=task.started, finished=task.finished, updated=task.updated, eta=task.eta
         ),
-        "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal,
+        "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal, "failures": task.failures,
+        "last_error_type": task.last_error_type, "progress": task.fields.get("progress"), "cancelled_by": task.cancelled_by,
     }
 
 
@@ -142,69 +139,26 @@ def _row(task: Task, now: float) -> list[str]:
 
 
 def _note(task: Task, now: float) -> str:
+    """Return what is remarkable about the task, the most important first."""
     notes = []
     if task.status == "scheduled" and task.eta is not None:
-        notes.append(_due(task.eta, now))
+        notes.append(f"{'retry ' if task.last_error_type else ''}{show.due(task.eta, now)}")
+    if task.status == "pending" and task.last_error_type:
+        notes.append("to run again")
+    if task.status == "started" and "cancel" in task.fields:
+        notes.append("cancelling")
+    if "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
+        notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
     if task.status == "failed":
         reason = task.signal or (task.exit_code is not None and f"exit {task.exit_code}")
         notes += [str(part) for part in (task.error_type, reason) if part]
-    if task.status in ("complete", "failed") and task.started and task.finished:
+    elif task.last_error_type and task.status != "complete":
+        notes.append(f"after {task.last_error_type}")
+    if task.status in FINISHED and task.started and task.finished:
         notes.append(f"ran {show.span(task.finished - task.started)}")
     if (task.attempt or 0) > 1:
         notes.append(f"attempt {task.attempt}")
     return ", ".join(notes)
-
-
-def _due(eta: float, now: float) -> str:
-    return f"due in {show.span(eta - now)}" if eta > now else f"due since {show.span(now - eta)}"
-
-
-def _contents(task: Task) -> dict[str, Any]:
-    """Return the large values of a task, and the fields that other programs have added, for JSON.
-
-    Not its token: whoever presents that owns the attempt.
-    """
-    contents: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
-    contents |= {name: _value(task, name) for name in ("parameters", "result")}
-    contents |= {name: text for name in _MORE if (text := task.fields.get(name)) is not None}
-    contents |= show.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
-    others = {name: text for name, text in task.fields.items() if name not in FIELDS}
-    return contents | ({"other": others} if others else {})
-
-
-def _value(task: Task, name: str) -> Any:
-    """Return parameters or result as they were given; as text what JSON could not say again."""
-    try:
-        value = getattr(task, name)
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):               # NaN or a bottomless pit, made by another program
-        return task.fields.get(name)
-    return value
-
-
-def _facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
-    attempt = f", attempt {task.attempt}" if task.attempt else ""
-    facts = [("task", task.id), ("queue", task.queue), ("state", f"{task.status}{attempt}"), ("node", task.node)]
-    facts += [("pid", task.fields.get("pid"))]
-    for name in ("created", "eta", "started", "progress_at", "cancel", "last_seen", "finished", "updated"):
-        seconds: float | None = getattr(task, name)
-        if seconds is not None:
-            facts.append((name, f"{show.stamp(seconds, is_utc)}  ({_relative(name, seconds, task, now)})"))
-    for name in (
-        "reclaimed_node", *_MORE, "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result"
-    ):
-        facts.append((name, task.fields.get(name)))
-    facts += [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
-    return [(name, text) for name, text in facts if text is not None]
-
-
-def _relative(name: str, seconds: float, task: Task, now: float) -> str:
-    if name == "eta":
-        return _due(seconds, now) if task.status == "scheduled" else "was due"
-    ago = f"{show.span(now - seconds)} ago"
-    if name == "finished" and task.started is not None:
-        return f"{ago}, ran {show.span(seconds - task.started)}"
-    return ago
 
 
 def _print_fact(label: str, value: str) -> None:
@@ -222,5 +176,6 @@ def _print_fact(label: str, value: str) -> None:
         click.echo(f"{title if n == 0 else '':<{_LABEL}}{line}" if line else title if n == 0 else "")
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+def finite(number: float | None) -> float | None:
+    """Return the number if JSON can say it."""
+    return number if number is not None and math.isfinite(number) else None

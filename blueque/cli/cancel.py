@@ -1,0 +1,192 @@
+"""`blueque cancel`: tasks that are never to run, or are to end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, MutableSequence, Sequence
+
+import click
+
+from blueque import settings
+from blueque.cli import show
+from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.consent import require_consent
+from blueque.cli.failure import TIMED_OUT
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.show import Column, count
+from blueque.client import Client
+from blueque.errors import InvalidInput, NotCancellable
+from blueque.inspector import Inspector
+from blueque.places import FINISHED
+from blueque.survey import entered
+from blueque.task import Task
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0                 # seconds between two looks at what is to end
+
+_RUNNING = [
+    Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
+    Column("RUNNING", True), Column("PROGRESS", can_shrink=True),
+]
+
+
+class _WithWait(click.Command):
+    """A command whose --wait may have a value: one behind it that could be an id is none."""
+
+    def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
+        own, words = [], list(args)
+        while words:
+            word = words.pop(0)
+            if word == "--":
+                own += [word, *words]
+                break
+            if word == "--wait":
+                word = f"--wait={words.pop(0) if words and _is_only_a_duration(words[0]) else ''}"
+            own.append(word)
+        return super().parse_args(ctx, own)
+
+
+def _to_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    return DURATION.convert(value, parameter, context) if value else math.inf
+
+
+@click.command(cls=_WithWait)
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
+@click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
+@click.option("--wait", callback=_to_seconds, metavar="[DURATION]", help="Wait until they have ended, so long at most.")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def cancel(
+    invocation: Invocation,
+    ids: Sequence[str],
+    reason: str | None,
+    by: str | None,
+    wait: float | None,
+    is_sure: bool,
+    as_json: bool,
+) -> int:
+    """Have tasks never run, or end them while they run, wherever they do.
+
+    \b
+    blueque cancel 7c1f --reason 'wrong input' --wait 2m
+    blueque ls --state pending --ids | blueque cancel -
+
+    A task that waits is "cancelled" at once. One that runs gets SIGTERM and, after its grace, SIGKILL; it is
+    "cancelling" until it has ended. If it ends by itself first, that stands: --wait tells which of the two it was.
+    Before it ends what runs it asks. A cancelled task is not run again, whatever its policy says; `blueque requeue` does.
+
+    ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
+    cancelled, 6 when nobody said yes, 124 when the wait was over first.
+    """
+    client = invocation.client()
+    inspector = client.get_inspector()
+    tasks, code = choose(inspector, ids)
+    _ask(inspector, tasks, is_sure)
+    outcomes = []
+    for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, invocation.is_utc)):
+        outcomes.append(outcome)
+        if not as_json and (wait is None or outcome.status != "cancelling"):
+            print_outcome(outcome)
+    if wait is not None:
+        outcomes = _settle(inspector, outcomes, wait, as_json)
+    if as_json:
+        print_outcomes("cancel", outcomes)
+    elif not outcomes:
+        show.talk("no such tasks")
+    if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
+        return TIMED_OUT
+    return code_of(outcomes, code)
+
+
+def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool) -> None:
+    """Have a person say that what runs may end."""
+    running = [task for task in tasks if task.status == "started" and task.cancel is None]
+    if not running or is_sure:
+        return
+    now = inspector.now()
+    work = show.span(sum(max(now - task.started, 0.0) for task in running if task.started is not None))
+    rows = [
+        [
+            show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
+            show.span(None if task.started is None else now - task.started), task.fields.get("progress", "-"),
+        ]
+        for task in running
+    ]
+    if len(tasks) == 1:
+        which, question = f"task {show.short_id(tasks[0].id)} is", "Cancel it?"
+    else:
+        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
+        question = f"Cancel all {len(tasks)}?"
+    facts = f"{which} running, and {work} of work would be lost"
+    require_consent(False, facts, question, show.table(_RUNNING, rows))
+
+
+def _cancel(client: Client, task: Task, by: str | None, reason: str | None, is_utc: bool) -> str:
+    try:
+        return client.get_queue(task.queue or "").cancel(task.id, by, reason)
+    except NotCancellable as error:
+        if error.status not in FINISHED:
+            raise
+        ended = entered(client.get_task(task.id))
+        since = f", since {show.stamp(ended, is_utc)}" if ended is not None else ""
+        raise NotCancellable(task.id, error.status, f"{error.why}{since}") from error
+
+
+def _settle(inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, as_json: bool) -> list[Outcome]:
+    """Wait until what is being cancelled has ended, and return what became of all."""
+    settled = {outcome.id: outcome for outcome in outcomes}
+    waiting = [outcome.id for outcome in outcomes if outcome.status == "cancelling"]
+    try:
+        for task in _wait_for(inspector, waiting, seconds):
+            settled[task.id] = outcome = _judge(task)
+            if not as_json:
+                print_outcome(outcome)
+    except KeyboardInterrupt:
+        show.talk("No longer waiting; what was cancelled ends all the same: blueque show ID")
+        raise
+    left = [outcome for outcome in settled.values() if outcome.status == "cancelling"]
+    for outcome in left if not as_json else ():
+        print_outcome(outcome)
+    if left:
+        show.talk(f"{count(len(left), 'task')} not ended after {show.span(seconds)}; see: blueque show {left[0].id}")
+    return list(settled.values())
+
+
+def _wait_for(inspector: Inspector, ids: Sequence[str], seconds: float) -> Iterator[Task]:
+    """Yield each task once it has ended."""
+    waiting, pause = list(ids), FIRST_PAUSE
+    deadline = time.monotonic() + seconds
+    while waiting:
+        for task in inspector.tasks(waiting):
+            if task.status != "started" or task.cancel is None:
+                waiting.remove(task.id)
+                yield task
+        left = deadline - time.monotonic()
+        if not waiting or left <= 0:
+            return
+        time.sleep(min(pause, left))
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def _judge(task: Task) -> Outcome:
+    """Say who has won: the cancelling, or the task that ended by itself."""
+    if task.status == "cancelled":
+        return Outcome(task.id, task.queue, "cancelled")
+    if task.status in ("complete", "failed"):
+        word = {"complete": "completed", "failed": "failed"}[task.status]
+        return Outcome(task.id, task.queue, task.status, f"task {task.id} had {word} before it could be cancelled")
+    return Outcome(task.id, task.queue, task.status, f"task {task.id} is not being cancelled any more")
+
+
+def _is_only_a_duration(word: str) -> bool:
+    """Tell whether it is a duration and no beginning of an id: those have no s, m, h or w."""
+    try:
+        settings.parse_duration(word)
+    except InvalidInput:
+        return False
+    return not set("smhw").isdisjoint(word.lower())

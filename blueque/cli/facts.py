@@ -1,0 +1,170 @@
+"""What `blueque show` tells of a task: facts for people, each with a label, and the same for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from blueque.cli import show
+from blueque.retry import Retry
+from blueque.task import FIELDS, Task
+
+_NUMBERS = (
+    "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak", "cpu_seconds",
+    "leaked",
+)
+_TEXTS = (
+    "last_error", "last_error_type", "progress", "lost_node", "cancelled_by", "cancel_reason", "requeued", "files",
+    "last_files",
+)
+_LIMITS = {"time_limit": "time", "stall_limit": "stall", "memory_limit": "memory", "grace": "grace", "lead": "lead"}
+_KEPT = "An earlier attempt counts no more; a late result of it stays there."
+
+
+def facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
+    """Return label and text of everything that is known of the task, but for its token: who presents that owns it."""
+    told = {
+        "task": task.id, "queue": task.queue, "state": _state(task), "node": task.node, "pid": task.fields.get("pid"),
+        **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
+        "progress": _progress(task, now), "cancel": _cancel(task, now), "lost": _lost(task, now, is_utc),
+        **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
+        "retry": _retry(task), "last_error": _last_error(task), "limits": _limits(task), "used": _used(task),
+        "files": task.files, **_earlier(task),
+    }
+    plain = ("reclaimed_node", "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result")
+    told |= {name: task.fields.get(name) for name in plain}
+    others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
+    return [(label, text) for label, text in told.items() if text is not None] + others
+
+
+def contents(task: Task) -> dict[str, Any]:
+    """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the names of their fields."""
+    found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
+    found |= {name: _value(task, name) for name in ("parameters", "result")}
+    found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
+    found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
+    if "retry" in task.fields:
+        found["retry"] = json.loads(task.fields["retry"]) if task.retry else task.fields["retry"]
+    found |= show.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
+    others = {name: text for name, text in task.fields.items() if name not in FIELDS}
+    return found | ({"other": others} if others else {})
+
+
+def _value(task: Task, name: str) -> Any:
+    """Return parameters or result as they were given; as text what JSON could not say again."""
+    try:
+        value = getattr(task, name)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):               # NaN or a bottomless pit, made by another program
+        return task.fields.get(name)
+    return value
+
+
+def _number(task: Task, name: str) -> int | float | str:
+    """Return a number, or the text that another program has put in its place."""
+    number: int | float | None = getattr(task, name)
+    return number if number is not None and math.isfinite(number) else task.fields[name]
+
+
+def _state(task: Task) -> str:
+    attempt = f", attempt {task.attempt}" if task.attempt else ""
+    return f"{task.status}{attempt}{', cancelling' if task.status == 'started' and 'cancel' in task.fields else ''}"
+
+
+def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
+    seconds: float | None = getattr(task, name)
+    if seconds is None:
+        return None
+    if name == "eta":
+        when = show.due(seconds, now) if task.status == "scheduled" else "was due"
+    else:
+        when = f"{show.span(now - seconds)} ago"
+    if name == "finished" and task.started is not None:
+        when += f", ran {show.span(seconds - task.started)}"
+    return f"{show.stamp(seconds, is_utc)}  ({when})"
+
+
+def _progress(task: Task, now: float) -> str | None:
+    text = task.fields.get("progress")
+    if text is None or task.progress_at is None:
+        return text
+    return f"{text}  ({show.span(now - task.progress_at)} ago)"
+
+
+def _cancel(task: Task, now: float) -> str | None:
+    if not {"cancel", "cancelled_by", "cancel_reason"} & set(task.fields):
+        return None
+    asked = "" if task.cancel is None else f"asked for {show.span(now - task.cancel)} ago, "
+    reason = f": {task.cancel_reason}" if task.cancel_reason else ""
+    too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
+    return f"{asked}by {task.cancelled_by or 'somebody'}{too_late}{reason}"
+
+
+def _lost(task: Task, now: float, is_utc: bool) -> str | None:
+    if task.lost_node is None:
+        return None
+    if task.last_seen is None:
+        return f"with {task.lost_node}"
+    seen = f"{show.stamp(task.last_seen, is_utc)}  ({show.span(now - task.last_seen)} ago)"
+    return f"with {task.lost_node}\nlast seen {seen}"
+
+
+def _retry(task: Task) -> str | None:
+    text, policy = task.fields.get("retry"), task.retry
+    if policy is not None:
+        used = f"{task.failures or 0} of {policy.max} failures, {task.interruptions or 0} of {policy.interruptions}"
+        return f"{used} interruptions so far\n{_waits(policy)}{_only(policy)}"
+    if text is not None:
+        return "never, whatever its listener would do" if text == "null" else f"{text}  (not understood: never)"
+    if task.failures or task.interruptions:
+        used = f"{show.count(task.failures or 0, 'failure')}, {show.count(task.interruptions or 0, 'interruption')}"
+        return f"{used} so far; no policy of its own"
+    return None
+
+
+def _waits(policy: Retry) -> str:
+    longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
+    return f"waits {show.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
+
+
+def _only(policy: Retry) -> str:
+    causes = [*policy.on, *(f"exit code {code}" for code in policy.exit_codes)]
+    return f"; only after {', '.join(causes)}" if causes else ""
+
+
+def _last_error(task: Task) -> str | None:
+    """Return why the attempt before ended."""
+    error, kind = task.last_error, task.last_error_type
+    if error is None or kind is None:
+        return error or kind
+    return error if error.startswith((kind, kind.rpartition(".")[2])) else f"{kind}: {error}"
+
+
+def _limits(task: Task) -> str | None:
+    return ", ".join(f"{word} {_amount(task, name)}" for name, word in _LIMITS.items() if name in task.fields) or None
+
+
+def _amount(task: Task, name: str) -> str:
+    number = _number(task, name)
+    if isinstance(number, str):
+        return number
+    return show.size(number) if name == "memory_limit" else show.span(number)
+
+
+def _used(task: Task) -> str | None:
+    used: Iterator[str | None] = iter((
+        None if task.memory_peak is None else f"memory {show.size(task.memory_peak)} at most",
+        None if task.cpu_seconds is None else f"CPU {show.span(task.cpu_seconds)}",
+        None if task.leaked is None else f"processes that outlived it and were ended: {task.leaked}",
+    ))
+    return ", ".join(part for part in used if part) or None
+
+
+def _earlier(task: Task) -> dict[str, str]:
+    """Tell of an earlier attempt that may still report, though nobody waits for it."""
+    told = {} if task.requeued is None else {"requeued": "A person had it put in line again."}
+    if task.last_files is not None:
+        told["last_files"] = f"{task.last_files}\n{_KEPT}"
+    return told

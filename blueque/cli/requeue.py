@@ -1,0 +1,114 @@
+"""`blueque requeue`: a person's consent to start work a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from blueque.cli import show
+from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.consent import require_consent
+from blueque.cli.failure import MISSING, Failure
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.show import count
+from blueque.client import Client
+from blueque.errors import NotFailed
+from blueque.protocol.attempt import LOST
+from blueque.task import Task
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID... | -]")
+@click.option("--failed", "queue", metavar="QUEUE", help="All failed tasks of this queue, those that failed first at first.")
+@click.option("--error-type", metavar="TYPE", help="Only those with this error type: lost, signal, ValueError.")
+@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only those that failed so long ago or longer.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.")
+@click.option("--dry-run", is_flag=True, help="Only say which it would be.")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def requeue(
+    invocation: Invocation,
+    ids: Sequence[str],
+    queue: str | None,
+    error_type: str | None,
+    older_than: float | None,
+    limit: int | None,
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
+) -> int:
+    """Put failed or cancelled tasks in line again, as if they had never run.
+
+    \b
+    blueque requeue 7c1f
+    blueque requeue --failed video.encode --error-type lost --dry-run
+    blueque ls --state cancelled --ids | blueque requeue - --yes
+
+    This is your consent to start the work a second time. What it has done before, or half done, is still there; and if
+    a task was lost, its old process may still run. What that reports now is not taken: it stays in its files, and
+    `blueque show` says where.
+
+    For more than one task it asks. ID may be a beginning, as for show; - reads ids from standard input. The exit code is
+    5 when a task could not be put in line, 6 when nobody said yes.
+    """
+    narrowing = {"--error-type": error_type, "--older-than": older_than, "--limit": limit}
+    given = [option for option, value in narrowing.items() if value is not None]
+    if bool(ids) == (queue is not None):
+        raise click.UsageError("say which: ID..., or --failed QUEUE")
+    if given and queue is None:
+        raise click.UsageError(f"{given[0]} goes with --failed QUEUE")
+    client, code = invocation.client(), 0
+    if queue is None:
+        tasks, code = choose(client.get_inspector(), ids)
+    else:
+        tasks = client.get_queue(queue).failed_tasks(error_type, older_than, limit)
+        if not tasks and queue not in client.get_inspector().queues():
+            raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+    if dry_run:
+        outcomes = [_foresee(task) for task in tasks]
+    else:
+        _ask(tasks, is_sure)
+        outcomes = []
+        for outcome in act(tasks, lambda task: _requeue(client, task)):
+            outcomes.append(outcome)
+            if not as_json:
+                print_outcome(outcome)
+    if as_json:
+        print_outcomes("requeue", outcomes, dry_run=dry_run)
+    elif dry_run:
+        for outcome in outcomes:
+            print_outcome(outcome)
+    able = sum(outcome.refusal is None for outcome in outcomes)
+    if dry_run:
+        show.talk(f"{count(able, 'task')} would be put in line again.")
+    elif not outcomes:
+        show.talk("no such tasks")
+    return code_of(outcomes, code)
+
+
+def _foresee(task: Task) -> Outcome:
+    refusal = None if _can_be_requeued(task) else str(NotFailed(task.id, task.status))
+    return Outcome(task.id, task.queue, task.status, refusal)
+
+
+def _ask(tasks: Sequence[Task], is_sure: bool) -> None:
+    able = [task for task in tasks if _can_be_requeued(task)]
+    lost = [task for task in able if task.error_type in LOST and task.status == "failed"]
+    if len(able) > 1:
+        also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
+        require_consent(is_sure, f"{len(able)} tasks would start a second time{also}", "Put them in line again?")
+    elif lost:
+        where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
+        show.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")
+
+
+def _requeue(client: Client, task: Task) -> str:
+    client.get_queue(task.queue or "").requeue(task.id)
+    return "pending"
+
+
+def _can_be_requeued(task: Task) -> bool:
+    return task.status in ("failed", "cancelled")

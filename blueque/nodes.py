@@ -1,0 +1,154 @@
+"""Nodes: the listeners of all queues as they look from afar, by what Redis knows of them, and how they are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from blueque import keys, settings
+from blueque.connection import Command, Redis
+from blueque.errors import InvalidInput
+
+MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
+MAX_HELD = 100                                         # read of a listener's own list, which mostly holds one
+
+_RANDOM_PART = re.compile("-[0-9a-f]{6}$")             # of a host, in the id of a listener whose own id another had
+
+
+class Node(NamedTuple):
+    """A listener of one queue, and what Redis knows of it.
+
+    state: up; draining, it takes nothing new; silent, its beat has stood still for its lease; unattended, used as a
+    library: nobody beats for it; 1.0.0, which tells nothing; dead; gone, it has left a task behind and is not registered.
+    """
+
+    id: str
+    queue: str
+    state: str
+    seen: float | None                                 # seconds since its last beat
+    held: tuple[str, ...]                              # ids of the tasks in its own list
+    order: str | None = None                           # what somebody has told it, and who that was
+    order_by: str | None = None
+    boot: str | None = None                            # of its machine
+
+    @property
+    def host(self) -> str:
+        """Its id without the number of the process."""
+        return self.id.rpartition("_")[0] or self.id
+
+
+class Members(NamedTuple):
+    """What Redis answers to `ask_members`."""
+
+    listeners: Sequence[str]
+    beats: Sequence[str]                               # node, score, node, score ...
+    started: Sequence[str]
+
+
+def ask_members(queue: str) -> list[Command]:
+    """Return the commands that tell which listeners a queue has."""
+    # SRANDMEMBER returns the whole of a set that is no larger than asked for.
+    return [
+        ("SRANDMEMBER", keys.listeners(queue), MAX_MEMBERS),
+        ("ZREVRANGE", keys.nodes(queue), 0, MAX_MEMBERS - 1, "WITHSCORES"),
+        ("SRANDMEMBER", keys.started(queue), MAX_MEMBERS),
+    ]
+
+
+def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list[Node]:
+    """Return the listeners that are registered, beat, or run something, by queue and name."""
+    beats = {queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True)) for queue, one in members.items()}
+    pairs = sorted(
+        (queue, node)
+        for queue, one in members.items()
+        for node in {*one.listeners, *beats[queue], *(running[0] for running in _parse(one.started))}
+    )
+    replies = read_groups(redis, [
+        [
+            ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
+            ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot"),
+        ]
+        for queue, node in pairs
+    ])
+    found = []
+    for (queue, node), (held, (state, beat_every, lease, order, order_by, boot)) in zip(pairs, replies, strict=True):
+        seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
+        state = state or ("1.0.0" if node in members[queue].listeners else "gone")
+        state = _state(state, beat_every, lease, order, seen)
+        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, boot))
+    return found
+
+
+def started_ids(started: Iterable[str]) -> list[str]:
+    """Return the tasks that the members of a started set name."""
+    return [task_id for _, _, task_id in _parse(started)]
+
+
+def read_groups(redis: Redis, groups: Iterable[Sequence[Command]]) -> list[list[Any]]:
+    """Send the commands of all groups in one write; return their replies in the same groups."""
+    asked = list(groups)
+    replies = iter(redis.read(*chain.from_iterable(asked)))
+    return [[next(replies) for _ in group] for group in asked]
+
+
+def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
+    """Return the listeners that a person means by a node id or the name of a host, each with its domain or without.
+
+    Raises InvalidInput when that may be several hosts.
+    """
+    for found in ([node for node in nodes if node.id == name], _of_host(nodes, name)):
+        if found:
+            return found
+    hosts = {_RANDOM_PART.sub("", node.host) for node in nodes if name in _short_names(node)}
+    if len(hosts) > 1:
+        raise InvalidInput(f"{name!r} may be {', '.join(sorted(hosts)[:3])}: give the whole name")
+    found = [node for host in hosts for node in _of_host(nodes, host)]
+    return [node for node in found if _short_names(node)[0] == name] or found
+
+
+def _short_names(node: Node) -> tuple[str, str]:
+    """Return node id and host without the domain."""
+    host = node.host.partition(".")[0]
+    return f"{host}_{node.id.rpartition('_')[2]}", host
+
+
+def _of_host(nodes: Sequence[Node], host: str) -> list[Node]:
+    """Return the listeners of a host, also those that had to take a name with a random part.
+
+    Another host may have such a name by itself: then its boot is another.
+    """
+    own = [node for node in nodes if node.host == host]
+    boots = {node.boot for node in own}
+    others = [node for node in nodes if node.host != host and _RANDOM_PART.sub("", node.host) == host]
+    return own + [node for node in others if not own or node.boot in boots]
+
+
+def _state(registered: str, beat_every: str | None, lease: str | None, order: str | None, seen: float | None) -> str:
+    if registered != "alive":
+        return registered
+    if beat_every in ("0", "0.0"):
+        return "unattended"
+    if seen is None or seen > _lease(lease):
+        return "silent"
+    return "draining" if order == "drain" else "up"
+
+
+def _lease(text: str | None) -> float:
+    """Return the lease that a registration tells; one that tells none, or nonsense, is judged by the default."""
+    try:
+        return float(text) if text else settings.LEASE
+    except ValueError:
+        return settings.LEASE
+
+
+def _parse(members: Iterable[str]) -> list[tuple[str, int, str]]:
+    """Parse the members of a started set, leaving out what another program has put there."""
+    parsed = []
+    for member in members:
+        try:
+            parsed.append(keys.parse_started_member(member))
+        except ValueError:
+            continue
+    return parsed
