@@ -89,6 +89,15 @@ def produce(world: World, redis: Redis, count: int = 1) -> None:
             continue
 
 
+def plan(world: World, redis: Redis) -> None:
+    """Schedule a task for a time to come."""
+    queue = world.queue(redis)
+    try:
+        world.ledger.accepted.add(queue.schedule("ok", time.time() + 3600))
+    except RedisAway:
+        pass
+
+
 def promote(world: World, redis: Redis) -> None:
     """Put due tasks in line, as a scheduler does, until nothing is due."""
     queue = world.queue(redis)
@@ -111,6 +120,14 @@ def recover(world: World, redis: Redis, node: str, *, is_lost: bool = True, beat
         if not (is_struck and place == 0 and task.status == "reserved" and "reclaimed_node" not in task.fields):
             recover_entry(redis, task, node, instance, is_lost)
     insist(lambda: protocol.forget(redis, QUEUE, node, instance))
+
+
+def strike(world: World, redis: Redis, node: str) -> None:
+    """Do what follows when a listener of 1.0.0 is known to be dead."""
+    inspector = Inspector(redis)
+    if insist(lambda: protocol.strike(redis, QUEUE, node)):
+        for task_id in insist(lambda: inspector.reserved(QUEUE, node)):
+            recover_entry(redis, insist(lambda task_id=task_id: inspector.task(task_id)), node, None, False)
 
 
 def recover_entry(redis: Redis, task: Task, node: str, instance: str | None, is_lost: bool) -> None:
@@ -215,13 +232,19 @@ def requeue(world: World, redis: Redis, task_id: str) -> None:
         world.ledger.consents[task_id] -= 1
 
 
+def delete(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who has no use any more for a task that was given up."""
+    world.ledger.deleted.add(task_id)
+    insist(lambda: protocol.delete(redis, QUEUE, task_id))
+
+
 def cancel(world: World, redis: Redis, task_id: str) -> None:
     """Be a person who wants it cancelled."""
     try:
         told = insist(lambda: protocol.cancel(redis, QUEUE, task_id, "ann", None, time.time()))
     except NotCancellable:
         return
-    world.ledger.notes += [told, len(world.ledger.starts.get(task_id, ()))]
+    world.ledger.notes += [told, Inspector(world.redis).task(task_id).attempt]
 
 
 # When all is over

@@ -1,59 +1,23 @@
-"""Explores the scenarios: `python tests/explore.py --long MINUTES`, or `--scenario NAME` for one of them."""
+"""Explores the scenarios: `python tests/explore.py`, `--long MINUTES` for larger bounds, `--scenario NAME` for one."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import oracle
-from actors import drain
-from stepper import Actor, Bounds, Fault, Stepper, without_pauses
-from world import QUEUE, World, process_table
+from ground import Ground, Scenario
+from scenarios import OURS, SCENARIOS
+from stepper import Bounds, Stepper, without_pauses
+from world import process_table
 
-from blueque import keys
 from blueque.address import Address
-from blueque.audit import audit
-from blueque.connection import Redis, exchange, raise_refusal
 from blueque.embedded import running_server
-from blueque.socket_connection import SocketConnection
-
-EVERY = frozenset(Fault)
-NONE: frozenset[Fault] = frozenset()
-
-Program = Callable[[World, Redis], None]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Some actors, what they find, and how far to go.
-
-    bounds: preemptions and faults, a space for each pair; longer: when there is time.
-    faulty: the actors that faults may strike; all if left out. patient: those whose calls try again by themselves.
-    tolerated: see oracle.broken_invariant. check: what else must be true when all is over, before anything is recovered.
-    untouched: listeners that nobody takes for dead. dead: those that 1.0.0 takes for dead.
-    """
-
-    name: str
-    setup: Callable[[World], None]
-    actors: Mapping[str, Program]
-    bounds: Sequence[tuple[int, int]]
-    longer: Sequence[tuple[int, int]] = ()
-    faulty: Sequence[str] | None = None
-    faults: frozenset[Fault] = EVERY
-    patient: Sequence[str] = ("producer",)
-    tolerated: frozenset[str] = frozenset()
-    is_thorough: bool = False
-    drain: Callable[[World], None] = drain
-    check: Callable[[World, oracle.State], str | None] | None = None
-    untouched: Sequence[str] = ()
-    dead: frozenset[str] = frozenset()
-    retry_safe: frozenset[str] = frozenset()
 
 
 class Exploration(NamedTuple):
@@ -74,134 +38,61 @@ class Exploration(NamedTuple):
         return "\n".join([f"{told}: {self.wrong}", *self.trace, f"schedule = {list(self.schedule)!r}"])
 
 
-@dataclass
-class Ground:
-    """A server, and what the setup of one scenario has put there."""
+class Waiting:
+    """The beginnings of schedules that are still to be run, by the number of their interruptions and faults."""
 
-    address: Address
-    scenario: Scenario
-    bounds: Bounds
-    redis: Redis = field(init=False)
+    def __init__(self, chance: random.Random | None) -> None:
+        self._prefixes: dict[int, list[tuple[str, ...]]] = {0: [()]}
+        self._chance = chance
 
-    def __post_init__(self) -> None:
-        self.redis = Redis(self._connect, 5.0)
-        self._known: set[str] = set()
-        self._ends: set[str] = set()                   # that have been seen to the end, and were right
-        self.redis.read(("FLUSHALL",))
-        self.given = {}
-        world = self._world()
-        self.scenario.setup(world)
-        self.given = world.given
-        (names,) = self.redis.read(("KEYS", "*"))
-        dumps = self.redis.read(*[("DUMP", name) for name in names]) if names else []
-        task_keys = [name for name in names if name.startswith((keys.task(""), keys.reserved(QUEUE, "")))]
-        self._known_at_first = frozenset(task_keys)
-        restore = [("RESTORE", name, 0, dump) for name, dump in zip(names, dumps, strict=True)]
-        self._restore = [("UNWATCH",), ("FLUSHALL",), *restore]
+    @property
+    def least(self) -> float:
+        """The smallest of these numbers; infinite when nothing waits."""
+        return min(self._prefixes, default=float("inf"))
 
-    def run(self, prefix: Sequence[str] = ()) -> Stepper:
-        """Make one run from the beginning."""
-        connection = self.redis.connection()
-        connection.ahead = None
-        raise_refusal(exchange(connection, self._restore))
-        world, scenario = self._world(), self.scenario
-        self._known = set(self._known_at_first)
-        actors = []
-        for name, program in scenario.actors.items():
-            may_fail = scenario.faulty is None or name in scenario.faulty
-            actors.append(
-                Actor(
-                    name, lambda redis, program=program: program(world, redis), sorted(scenario.faults) if may_fail else [],
-                    1e6 if name in scenario.patient else 0.0,
-                )
-            )
-        stepper = Stepper(
-            self._connect, actors, self.bounds, self._look, prefix, is_thorough=scenario.is_thorough
-        )
-        stepper.run()
-        world.alive = [actor.name for actor in actors if not actor.is_dead]
-        if stepper.wrong is None:
-            stepper.wrong = self._end(world, stepper)
-        return stepper
+    def take(self) -> tuple[str, ...]:
+        """Return one of those with the smallest number."""
+        cost = min(self._prefixes)
+        some = self._prefixes[cost]
+        if self._chance is not None:
+            place = self._chance.randrange(len(some))
+            some[place], some[-1] = some[-1], some[place]
+        prefix = some.pop()
+        if not some:
+            del self._prefixes[cost]
+        return prefix
 
-    def _world(self) -> World:
-        world = World(self.redis, dict(self.given))
-        world.dead |= self.scenario.dead
-        world.ledger.retry_safe |= self.scenario.retry_safe
-        return world
-
-    def _connect(self) -> SocketConnection:
-        return SocketConnection(self.address)
-
-    def _state(self) -> oracle.State:
-        return oracle.read_state(self.redis.connection(), QUEUE, self._known)
-
-    def _look(self) -> str | None:
-        return oracle.broken_invariant(self._state(), self.scenario.tolerated)
-
-    def _end(self, world: World, stepper: Stepper) -> str | None:
-        """See to what is left, and judge; an end that was judged already need not be judged again."""
-        end = oracle.signature([self._everything(), world.ledger, world.alive, stepper.held])
-        if end in self._ends:
-            return None
-        scenario = self.scenario
-        state = self._state()
-        wrong = scenario.check(world, state) if scenario.check is not None else None
-        for node in set(scenario.untouched) & set(world.alive):
-            wrong = wrong or oracle.unfinished_business(world.ledger, state, node)
-        if wrong is None:
-            scenario.drain(world)
-            if stepper.deliver_late():
-                scenario.drain(world)
-            is_legacy = "legacy" in scenario.tolerated
-            wrong = self._look() or oracle.verdict(world.ledger, self._state(), is_legacy) or self._audit()
-        if wrong is None:
-            self._ends.add(end)
-        return wrong
-
-    def _audit(self) -> str | None:
-        findings = audit(self.redis)
-        return "; ".join(finding.sentence for finding in findings) if findings else None
-
-    def _everything(self) -> list[Any]:
-        connection = self.redis.connection()
-        (names,) = exchange(connection, [("KEYS", "*")])
-        names.sort()
-        return [names, *exchange(connection, [_reader(name) for name in names])] if names else []
-
-
-def _reader(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), keys.PREFIX + "listener_")):
-        return ("HGETALL", name)
-    if name in (keys.started(QUEUE), keys.listeners(QUEUE)):
-        return ("SMEMBERS", name)
-    if name == keys.scheduled(QUEUE):
-        return ("ZRANGE", name, 0, -1, "WITHSCORES")
-    if name.endswith(f"_tasks_{QUEUE}") or name.startswith(keys.reserved(QUEUE, "")):
-        return ("LRANGE", name, 0, -1)
-    return ("ZRANGE", name, 0, -1, "WITHSCORES")
+    def branch(self, stepper: Stepper, start: int) -> None:
+        """Have every other choice tried that a run had from the place `start` on."""
+        for place in range(start, len(stepper.choices)):
+            before = stepper.costs[place - 1] if place else 0
+            for option in stepper.others[place]:
+                cost = before + option.preemptions + option.faults
+                self._prefixes.setdefault(cost, []).append((*stepper.choices[:place], option.choice))
 
 
 def explore(
-    run: Callable[[Sequence[str]], Stepper], *, seconds: float | None = None, is_shortest: bool = False
+    run: Callable[[Sequence[str]], Stepper],
+    *,
+    seconds: float = float("inf"),
+    is_shortest: bool = False,
+    chance: random.Random | None = None,
 ) -> Exploration:
     """Run every schedule, those with the fewest interruptions and faults first, until one breaks a rule.
 
     run: makes one run that begins with these choices. seconds: when to stop.
     is_shortest: go on until there can be no shorter schedule that breaks one.
+    chance: draws the next of those with equally many, so that another time another part of a large space is seen.
     """
     began = time.monotonic()
-    waiting: dict[int, list[tuple[str, ...]]] = {0: [()]}  # by the number of interruptions and faults
+    waiting = Waiting(chance)
     count, worst, limit = 0, None, float("inf")
-    while waiting and min(waiting) <= limit and (seconds is None or time.monotonic() - began < seconds):
-        cost = min(waiting)
-        prefix = waiting[cost].pop()
-        if not waiting[cost]:
-            del waiting[cost]
+    while waiting.least < float("inf") and waiting.least <= limit and time.monotonic() - began < seconds:
+        cost, prefix = waiting.least, waiting.take()
         stepper = run(prefix)
         count += 1
         if stepper.wrong is None:
-            _branch(stepper, len(prefix), waiting)
+            waiting.branch(stepper, len(prefix))
         elif worst is None or len(stepper.choices) < len(worst.choices):
             worst, limit = stepper, cost
             if not is_shortest:
@@ -209,16 +100,7 @@ def explore(
     spent = time.monotonic() - began
     if worst is not None:
         return Exploration(count, False, spent, worst.wrong, worst.choices, worst.trace())
-    return Exploration(count, not waiting, spent)
-
-
-def _branch(stepper: Stepper, start: int, waiting: dict[int, list[tuple[str, ...]]]) -> None:
-    """Have every other choice tried that there was from the place `start` on."""
-    for place in range(start, len(stepper.choices)):
-        before = stepper.costs[place - 1] if place else 0
-        for option in stepper.others[place]:
-            cost = before + option.preemptions + option.faults
-            waiting.setdefault(cost, []).append((*stepper.choices[:place], option.choice))
+    return Exploration(count, waiting.least == float("inf"), spent)
 
 
 class Explorer:
@@ -232,7 +114,11 @@ class Explorer:
 
     def __call__(self, scenario: Scenario, bounds: tuple[int, int], **limits: Any) -> Exploration:
         """Explore a scenario within these bounds; limits: see `explore`."""
-        return explore(self.ground(scenario, bounds).run, **limits)
+        ground = self.ground(scenario, bounds)
+        try:
+            return explore(ground.run, **limits)
+        finally:
+            ground.close()
 
 
 @contextmanager
@@ -247,24 +133,37 @@ def open_explorer() -> Iterator[Explorer]:
             log.disabled = was_disabled
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    from scenarios import OURS, SCENARIOS  # here: it needs Scenario
+def soak(minutes: float, names: Sequence[str] = ()) -> int:
+    """Explore the longer bounds of these scenarios, or of all, for so long; return how many broke a rule."""
+    chosen = [SCENARIOS[name] for name in names] or OURS
+    seed = random.randrange(2**32)
+    print(f"seed {seed}", flush=True)
+    spaces = [(scenario, pair) for scenario in chosen for pair in scenario.longer]
+    return _print_all(spaces, minutes * 60, random.Random(seed))
 
+
+def _print_all(
+    spaces: Sequence[tuple[Scenario, tuple[int, int]]], seconds: float = float("inf"), chance: random.Random | None = None
+) -> int:
+    broken, began = 0, time.monotonic()
+    with open_explorer() as explorer:
+        for place, (scenario, pair) in enumerate(spaces):
+            share = (seconds - (time.monotonic() - began)) / (len(spaces) - place)
+            found = explorer(scenario, pair, seconds=share, chance=chance)
+            print(f"{scenario.name}, {pair[0]} preemptions, {pair[1]} faults: {found}", flush=True)
+            broken += found.wrong is not None
+    return broken
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", type=float, metavar="MINUTES", help="explore further, for so long")
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS, metavar="NAME", help="only this one")
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS, metavar="NAME", default=[], help="only this one")
     given = parser.parse_args(argv)
-    chosen = [SCENARIOS[name] for name in given.scenario] if given.scenario else OURS
-    spaces = [(scenario, pair) for scenario in chosen for pair in (scenario.longer if given.long else scenario.bounds)]
-    deadline = time.monotonic() + (given.long or 1e6) * 60
-    status = 0
-    with open_explorer() as run:
-        for place, (scenario, pair) in enumerate(spaces):
-            share = (deadline - time.monotonic()) / (len(spaces) - place)
-            found = run(scenario, pair, seconds=share)
-            print(f"{scenario.name}, {pair[0]} preemptions, {pair[1]} faults: {found}", flush=True)
-            status |= found.wrong is not None
-    return status
+    if given.long:
+        return min(soak(given.long, given.scenario), 1)
+    chosen = [SCENARIOS[name] for name in given.scenario] or OURS
+    return min(_print_all([(scenario, pair) for scenario in chosen for pair in scenario.bounds]), 1)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
+from explore import open_explorer
+from scenarios import SCENARIOS
+
 
 class Mutant(NamedTuple):
     """One change of the text of one function, and the space of schedules in which it shows."""
@@ -149,9 +152,6 @@ def _original(mutant: Mutant) -> tuple[ModuleType, Callable[..., Any]]:
 
 
 def main() -> int:
-    from explore import open_explorer  # here, to keep the list by itself
-    from scenarios import SCENARIOS
-
     survivors = 0
     with open_explorer() as explore:
         for mutant in MUTANTS:

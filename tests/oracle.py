@@ -113,6 +113,7 @@ class Ledger:
     accepted: set[str] = field(default_factory=set)    # ids that a producer's call has returned
     consents: Counter[str] = field(default_factory=Counter)  # how many times a person has asked for another start
     retry_safe: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)     # by a person
     starts: dict[str, list[str]] = field(default_factory=dict)  # the token of each start of a task's own code
     records: dict[str, dict[str, Any]] = field(default_factory=dict)  # the exit record of the attempt with this token
     runners: dict[str, str] = field(default_factory=dict)  # the node that started the attempt with this token
@@ -152,28 +153,34 @@ def verdict(ledger: Ledger, state: State, is_legacy: bool = False) -> str | None
     for task in ledger.accepted - state.tasks.keys():
         return f"task {task} was accepted and is gone"
     for task, fields in state.tasks.items():
-        status = fields.get("status", "")
-        if status not in ENDED:
-            return f"task {task} is {status} for ever"
-        if status == "complete" and not ledger.starts.get(task):
-            return f"task {task} is complete and never ran"
-        token = fields.get("token")
-        if status == "complete" and not is_legacy and token is not None and fields.get("finished_by") != token:
-            return f"task {task} was completed by another attempt than its newest"
-        if status == "complete" and not is_legacy and fields.get("result") != f"by {token}":
-            return f"task {task} has the result {fields.get('result')!r}, and its attempt was {token}"
-        record = ledger.records.get(token or "", {})
-        if status == "complete" and fields.get("result") != record.get("result", fields.get("result")):
-            return f"task {task} has the result {fields.get('result')!r}; its attempt says {record['result']!r}"
+        wrong = _wrong_end(ledger, task, fields, is_legacy)
+        if wrong is not None:
+            return f"task {task} {wrong}"
     leftovers = [*state.pending, *state.scheduled, *state.started, *[task for held in state.held.values() for task in held]]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
     for token, outcome in ledger.told.items():
         owner = next((task for task, tokens in ledger.starts.items() if token in tokens), None)
-        status = state.tasks.get(owner or "", {}).get("status")
-        if outcome and owner is not None and status != outcome and not ledger.consents[owner]:
+        if not outcome or owner is None or owner in ledger.deleted or ledger.consents[owner]:
+            continue
+        status = state.tasks.get(owner, {}).get("status")
+        if status != outcome:
             return f"task {owner} was reported {outcome} and is {status}"
     return ledger.excess()
+
+
+def _wrong_end(ledger: Ledger, task: str, fields: dict[str, str], is_legacy: bool) -> str | None:
+    status, token, result = fields.get("status", ""), fields.get("token"), fields.get("result")
+    if status not in ENDED:
+        return f"is {status} for ever"
+    if status != "complete":
+        return None
+    if not ledger.starts.get(task):
+        return "is complete and never ran"
+    if not is_legacy and fields.get("finished_by") != token:
+        return "was completed by another attempt than its newest"
+    known = not is_legacy or token in ledger.records
+    return f"has the result {result!r}, and its attempt was {token}" if known and result != f"by {token}" else None
 
 
 def signature(everything: Sequence[Any]) -> str:

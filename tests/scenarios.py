@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import actors
 import legacy_actors
-from explore import Program, Scenario
+from ground import Program, Scenario
 from legacy_logic import LegacyQueue
 from oracle import State
 from stepper import Fault
@@ -109,6 +109,18 @@ def _due(world: World) -> None:
     world.redis.read(("DEL", keys.task("t-2")), ("ZREM", keys.tasks(QUEUE), "t-2"))
 
 
+def _due_once(world: World) -> None:
+    join(world, "a_1")
+    protocol.schedule(world.redis, QUEUE, "t-1", "ok", None, 1.0, time.time())
+
+
+def _legacy_reserved(world: World) -> None:
+    """A task that a listener of 1.0.0 has reserved, and not started."""
+    one_task("b_1")(world)
+    LegacyQueue(world.redis, QUEUE).add_listener("old_1")
+    LegacyQueue(world.redis, QUEUE).dequeue("old_1", time.time())
+
+
 def _due_and_bad(world: World) -> None:
     """A task that is due, and will fail, and is then to wait for an hour."""
     join(world, "a_1")
@@ -141,11 +153,11 @@ def is_cancelled(world: World, state: State) -> str | None:
     """What a person was told is so: cancelled, or to end without another start."""
     if not world.ledger.notes:
         return None
-    told, starts = world.ledger.notes
-    status = state.tasks["t-1"]["status"]
-    if told == "cancelled" and status != "cancelled":
-        return f"a person was told that it is cancelled, and it is {status}"
-    return "it was to be cancelled, and was started again" if len(world.ledger.starts.get("t-1", ())) > starts else None
+    told, attempt = world.ledger.notes
+    task = state.tasks["t-1"]
+    if told == "cancelled" and task["status"] != "cancelled":
+        return f"a person was told that it is cancelled, and it is {task['status']}"
+    return "it was to be cancelled, and was started again" if task["attempt"] != str(attempt) else None
 
 
 def may_start(world: World, state: State) -> str | None:
@@ -187,6 +199,7 @@ OURS = [
          untouched=["a_1"], longer=[(1, 1), (2, 2)]),
     ours("producer loses answers", nothing("a_1"), {"producer": by(actors.produce), "a_1": a}, [(2, 1)],
          faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
+    ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),
     ours("double entry", _double_entry, {"a_1": a, "b_1": b}, [(2, 0)], tolerated=DOUBLE, untouched=["a_1", "b_1"],
@@ -223,6 +236,7 @@ OURS = [
          [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"], longer=[(2, 1)]),
     again("superseded", _lost_twice, {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
           [(1, 0), (0, 1)], longer=[(3, 1)]),
+    ours("deleted", lost("a_1"), {"a_1": reporting, "p": by(actors.delete, "t-1")}, [(2, 1)], longer=[(3, 2)]),
     # Retry, release, cancel
     again("retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "s": promoter}, [(0, 1)],
           untouched=["a_1"], longer=[(1, 2)]),
@@ -231,12 +245,17 @@ OURS = [
     again("handed back", started("a_1", "b_1", retry=RETRY),
           {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"],
           longer=[(2, 1)]),
-    ours("cancel in line", one_task("a_1"), {"p": canceller}, [(0, 1)], check=is_cancelled, longer=[(0, 3)]),
-    ours("cancel", one_task("a_1"), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)], check=is_cancelled, tolerated=DOUBLE,
+    ours("cancel in line", one_task("a_1"), {"p": canceller}, [(0, 1)], afterwards=is_cancelled, longer=[(0, 3)]),
+    ours("cancel", one_task("a_1"), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)], afterwards=is_cancelled, tolerated=DOUBLE,
          longer=[(2, 1)]),
+    again("cancel and retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)],
+          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["a_1"], longer=[(1, 1), (3, 1)]),
+    again("cancel and hand back", started("a_1", "b_1", retry=RETRY),
+          {"a_1": by(actors.hand_back, "a_1"), "p": canceller, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
+          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(3, 1)]),
     again("cancel and end", started("a_1", "b_1", retry=RETRY),
           {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b}, [(1, 0), (0, 1)], faulty=["p"],
-          check=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
+          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
     # Beside 1.0.0
     mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], faulty=["a_1"], longer=[(4, 1)]),
     mixed("zombie beside 1.0.0", started("a_1", retry=RETRY), {"a_1": reporting, "r": losing, "old_1": old}, [(2, 0)],
@@ -245,6 +264,11 @@ OURS = [
           longer=[(3, 0)]),
     mixed("claimed by 1.0.0", reserved("a_1"), {"r": fencing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
           [(2, 0)], dead=frozenset({"a_1"}), longer=[(4, 0)]),
+    mixed("1.0.0 is dead", _legacy_reserved,
+          {"r": by(actors.strike, "old_1"), "new_1": by(legacy_actors.claim_orphans, "new_1"), "b_1": b}, [(2, 0)],
+          dead=frozenset({"old_1"}), untouched=["b_1"], longer=[(3, 0)]),
+    mixed("two schedulers, one of 1.0.0", _due_once, {"s": promoter, "old": legacy_actors.promote, "a_1": a}, [(2, 0)],
+          untouched=["a_1"], longer=[(4, 0)]),
     mixed("struck off by 1.0.0", _struck,
           {"r": fencing, "old_1": by(legacy_actors.run_claimed, "old_1", "t-1"), "b_1": b}, [(2, 0)], longer=[(3, 0)]),
 ]

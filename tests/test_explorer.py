@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 from actors import produce
-from explore import Explorer, Ground, Scenario, open_explorer
+from explore import Explorer, open_explorer
+from ground import Ground, Scenario
 from scenarios import HOLES, OURS, SCENARIOS, nothing
 from stepper import Fault
 

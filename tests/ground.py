@@ -1,0 +1,173 @@
+"""A scenario, and the ground on which its runs are made: each begins with the same Redis and is judged at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import oracle
+from actors import drain
+from stepper import Actor, Bounds, Fault, Stepper
+from world import QUEUE, World
+
+from blueque import keys
+from blueque.address import Address
+from blueque.audit import audit
+from blueque.connection import Command, Redis, exchange, raise_refusal
+from blueque.socket_connection import SocketConnection
+
+EVERY = frozenset(Fault)
+
+Program = Callable[[World, Redis], None]
+Check = Callable[[World, oracle.State], str | None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Some actors, what they find, and how far to go.
+
+    bounds: preemptions and faults, a space for each pair; longer: when there is time.
+    faulty: the actors that faults may strike; all if left out. patient: those whose calls try again by themselves.
+    tolerated: see oracle.broken_invariant.
+    check: what else must be true when all is over, before anything is recovered; afterwards: and after that.
+    untouched: listeners that nobody takes for dead. dead: those that 1.0.0 takes for dead.
+    retry_safe: tasks that may be started again without asking.
+    """
+
+    name: str
+    setup: Callable[[World], None]
+    actors: Mapping[str, Program]
+    bounds: Sequence[tuple[int, int]]
+    longer: Sequence[tuple[int, int]] = ()
+    faulty: Sequence[str] | None = None
+    faults: frozenset[Fault] = EVERY
+    patient: Sequence[str] = ("producer",)
+    tolerated: frozenset[str] = frozenset()
+    is_thorough: bool = False
+    drain: Callable[[World], None] = drain
+    check: Check | None = None
+    afterwards: Check | None = None
+    untouched: Sequence[str] = ()
+    dead: frozenset[str] = frozenset()
+    retry_safe: frozenset[str] = frozenset()
+
+
+class Ground:
+    """A server, on which one scenario is run within some bounds."""
+
+    def __init__(self, address: Address, scenario: Scenario, bounds: Bounds) -> None:
+        self.address, self.scenario, self.bounds = address, scenario, bounds
+        self.redis = Redis(self._connect, 5.0)
+        self._eye: SocketConnection | None = None      # for looks from whatever thread: only one runs at a time
+        self._beginning: list[Command] = []            # puts everything as the setup has left it
+        self._given: dict[str, Any] = {}
+        self._known: set[str] = set()
+        self._known_at_first: set[str] = set()
+        self._ends: set[str] = set()                   # that have been seen to the end, and were right
+
+    def prepare(self) -> None:
+        """Set the scenario up, and keep what there is then for every run."""
+        self._eye = self._connect()
+        self.redis.read(("FLUSHALL",))
+        world = self._world()
+        self.scenario.setup(world)
+        self._given = world.given
+        (names,) = self.redis.read(("KEYS", "*"))
+        dumps = self.redis.read(*[("DUMP", name) for name in names]) if names else []
+        restore = [("RESTORE", name, 0, dump) for name, dump in zip(names, dumps, strict=True)]
+        self._beginning = [("FLUSHALL",), *restore]
+        self._known_at_first = {name for name in names if name.startswith((keys.task(""), keys.reserved(QUEUE, "")))}
+
+    def run(self, prefix: Sequence[str] = ()) -> Stepper:
+        """Make one run from the beginning."""
+        if self._eye is None:
+            self.prepare()
+        self._see(*self._beginning)
+        self._known = set(self._known_at_first)
+        world = self._world()
+        actors = [self._actor(name, world) for name in self.scenario.actors]
+        is_thorough = self.scenario.is_thorough
+        stepper = Stepper(self._connect, actors, self.bounds, self._look, prefix, is_thorough=is_thorough)
+        stepper.run()
+        world.alive = [actor.name for actor in actors if not actor.is_dead]
+        if stepper.wrong is None:
+            stepper.wrong = self._end(world, stepper)
+        return stepper
+
+    def close(self) -> None:
+        self.redis.close()
+        if self._eye is not None:
+            self._eye.close()
+
+    def _actor(self, name: str, world: World) -> Actor:
+        scenario = self.scenario
+        may_fail = scenario.faulty is None or name in scenario.faulty
+        return Actor(
+            name, lambda redis: scenario.actors[name](world, redis), sorted(scenario.faults) if may_fail else [],
+            1e6 if name in scenario.patient else 0.0,
+        )
+
+    def _world(self) -> World:
+        world = World(self.redis, dict(self._given))
+        world.dead |= self.scenario.dead
+        world.ledger.retry_safe |= self.scenario.retry_safe
+        return world
+
+    def _connect(self) -> SocketConnection:
+        return SocketConnection(self.address)
+
+    def _state(self) -> oracle.State:
+        assert self._eye is not None
+        return oracle.read_state(self._eye, QUEUE, self._known)
+
+    def _look(self) -> str | None:
+        return oracle.broken_invariant(self._state(), self.scenario.tolerated)
+
+    def _end(self, world: World, stepper: Stepper) -> str | None:
+        """See to what is left, and judge; an end that was judged already need not be judged again."""
+        end = oracle.signature([self._everything(), world.ledger, world.alive, stepper.held])
+        if end in self._ends:
+            return None
+        scenario = self.scenario
+        state = self._state()
+        wrong = scenario.check(world, state) if scenario.check is not None else None
+        for node in set(scenario.untouched) & set(world.alive):
+            wrong = wrong or oracle.unfinished_business(world.ledger, state, node)
+        if wrong is None:
+            scenario.drain(world)
+            if stepper.deliver_late():
+                scenario.drain(world)
+            is_legacy = "legacy" in scenario.tolerated
+            wrong = self._look() or oracle.verdict(world.ledger, self._state(), is_legacy) or self._audit()
+            if wrong is None and scenario.afterwards is not None:
+                wrong = scenario.afterwards(world, self._state())
+        if wrong is None:
+            self._ends.add(end)
+        return wrong
+
+    def _audit(self) -> str | None:
+        findings = audit(self.redis)
+        return "; ".join(finding.sentence for finding in findings) if findings else None
+
+    def _everything(self) -> list[Any]:
+        (names,) = self._see(("KEYS", "*"))
+        names.sort()
+        return [names, *self._see(*map(_reader, names))] if names else []
+
+    def _see(self, *commands: Command) -> list[Any]:
+        assert self._eye is not None
+        replies = exchange(self._eye, commands)
+        raise_refusal(replies)
+        return replies
+
+
+def _reader(name: str) -> tuple[str | int, ...]:
+    if name.startswith((keys.task(""), keys.PREFIX + "listener_")):
+        return ("HGETALL", name)
+    if name in (keys.started(QUEUE), keys.listeners(QUEUE)):
+        return ("SMEMBERS", name)
+    lists = {keys.pending(QUEUE), keys.complete(QUEUE), keys.failed(QUEUE), keys.cancelled(QUEUE)}
+    if name in lists or name.startswith(keys.reserved(QUEUE, "")):
+        return ("LRANGE", name, 0, -1)
+    return ("ZRANGE", name, 0, -1, "WITHSCORES")
