@@ -40,6 +40,12 @@ class _Seen:
     def lost_after(self) -> float:
         return _number(self.known, "lost_after", settings.LOST_AFTER)
 
+    @property
+    def longest_gap(self) -> float:
+        """After how many seconds without a look the observation begins anew."""
+        is_dead = bool(self.known) and (self.known or {}).get("state") == "dead"
+        return (self.lost_after if is_dead else self.lease) / 4
+
     def may_be_judged_by_time(self) -> bool:
         """Tell whether somebody beats for it: nobody does for a Listener used as a library, nor for 1.0.0."""
         return _number(self.known, "beat_every", 0.0) > 0
@@ -64,11 +70,18 @@ class Recovery:
 
     @property
     def pace(self) -> float:
-        """After how many seconds the next look is due."""
+        """How many seconds there are from one look to the next."""
         if not self._seen:
             return LOOK_AT_STARTED                     # there is nobody to be judged
         leases = [one.lease for one in self._seen.values() if one.may_be_judged_by_time()]
-        return min([LONGEST_PACE, *(lease / 5 for lease in leases)])
+        return min([LONGEST_PACE, *(lease / 8 for lease in leases)])
+
+    @property
+    def rest(self) -> float:
+        """For how many seconds there is nothing to do after a look."""
+        # The pace is from look to look: seeing to what the dead hold takes its time, and a late look is a gap.
+        spent = 0.0 if self._last_look is None else time.monotonic() - self._last_look
+        return max(self.pace - spent, self.pace / 2)
 
     def step(self) -> list[Task]:
         """Look once and do what is to be done now; return the started tasks of this host that nobody watches any more.
@@ -84,7 +97,7 @@ class Recovery:
             self._next_look_at_started = now + LOOK_AT_STARTED
         self._read_registrations()
         for one in self._seen.values():
-            if last is None or now - last > one.lease / 4:     # away for too long, or the answer was late
+            if last is None or now - last > one.longest_gap:   # away for too long, or the answer was late
                 one.forget_time(now)
         orphans: list[Task] = []
         for node, one in list(self._seen.items()):

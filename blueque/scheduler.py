@@ -101,7 +101,7 @@ class Scheduler:
         self._judged[name] = self._lookout.listeners.get(name, 0.0)
         self._judge_at[name] = time.monotonic() + LONGEST_PAUSE     # should the look fail
         self._judges[name].step()
-        self._judge_at[name] = time.monotonic() + self._judges[name].pace
+        self._judge_at[name] = time.monotonic() + self._judges[name].rest
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are not allowed to."""

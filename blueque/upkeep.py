@@ -79,7 +79,7 @@ class Upkeep:
             self._trouble.tell(str(error), "waiting")
             self._next_look = time.monotonic() + AFTER_TROUBLE
         else:
-            self._next_look = time.monotonic() + self._recovery.pace
+            self._next_look = time.monotonic() + self._recovery.rest
 
     def insist(self, action: Callable[[], T]) -> T:
         """Call until Redis does it, registering again if need be. Raises OrderCame."""
