@@ -94,14 +94,13 @@ def test_a_listener_in_another_container_is_left_alone_and_not_taken_for_a_proce
     assert names(roster) == [str(os.getpid())]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "7"])
-def test_what_is_no_entry_is_left_alone(roster, content):
+@pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}"])
+def test_an_entry_that_was_never_finished_is_none(roster, content):
     roster.join("video", os.getppid())
-    for name in ("123456", "README"):
-        with open(f"{roster._directory}/{name}", "w") as file:
-            file.write(content)
+    with open(f"{roster._directory}/{os.getpid()}.new", "w") as file:      # written by one that was killed then
+        file.write(content)
     assert roster.alive() == {os.getpid()}
-    assert names(roster) == sorted([str(os.getpid()), "123456", "README"])
+    assert names(roster) == [str(os.getpid()), f"{os.getpid()}.new"]
 
 
 @pytest.mark.parametrize("other", [{"pid_start": "x"}, {"master_start": "x"}, {"queue": None}])

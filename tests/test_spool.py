@@ -214,6 +214,9 @@ def test_an_attempt_is_found_by_its_token(spool):
     for number, token in ((1, "a"), (2, "b")):
         spool.create("some-task", number, {**FIELDS, "token": token})
     assert spool.find("some-task", "b").path == spool.attempt("some-task", 2).path
+    spool.create("a copy", 1, {**FIELDS, "token": "b"})
+    Path(spool.attempt("a copy", 1).path, "task").write_text(json.dumps({"id": "some-task", "fields": {"token": "b"}}))
+    assert spool.find("a copy", "b") is None
     assert spool.find("some-task", "c") is None
     assert spool.find("other-task", "b") is None
 
