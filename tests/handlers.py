@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from running import Programs, is_there, until
+from running import PATIENCE, Programs, is_there, until
 
 from blueque import Client, Task, keys
 from blueque.audit import audit
@@ -236,7 +236,7 @@ def let_go(programs: Programs, task_id: str | None = None) -> None:
     (programs.directory / (f"go.{task_id}" if task_id else "go")).touch()
 
 
-def ended(client: Client, task_id: str, seconds: float = 15.0) -> Task:
+def ended(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
     """Wait until the task has ended, in whatever way, and return it."""
     def look() -> Task | None:
         task = client.get_task(task_id)
@@ -263,7 +263,7 @@ def pid_of(node: str) -> int:
     return int(node.rpartition("_")[2])
 
 
-def has_moved(client: Client, task: Task, seconds: float = 2.0) -> str:
+def has_moved(client: Client, task: Task, seconds: float = PATIENCE) -> str:
     """Wait until another listener than that of the snapshot has the task, and return its node."""
     until(lambda: client.get_task(task.id).node not in (None, task.node), seconds, "another listener")
     return owner(client, task.id)

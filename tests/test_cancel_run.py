@@ -191,7 +191,7 @@ def test_an_adopted_task_can_be_cancelled(programs):
     listener = programs.listener("work:run")
     task = begin(programs)
     os.kill(pid_of(task.node), signal.SIGKILL)
-    has_moved(programs.client, task, 3)
+    has_moved(programs.client, task)
     assert cancel(programs, task) == "cancelling"
     assert ended(programs.client, task.id, SOON).status == "cancelled"
     assert not is_there(task.pid) and listener.is_running and is_sound(programs.client)

@@ -78,13 +78,13 @@ def test_a_listener_that_was_left_behind_counts_as_a_slot_of_the_next_master_unt
 
 
 def test_the_task_of_a_listener_that_was_left_behind_and_then_killed_is_adopted_by_one_of_the_next_master(programs):
-    first = programs.listener("work:run", *QUICK, on_term="leave")
+    first = programs.listener("work:run", on_term="leave")
     task = begin(programs)
     assert first.stop() == 0
-    second = programs.listener("work:run", *QUICK, slots=2, is_awaited=False)
+    second = programs.listener("work:run", slots=2, is_awaited=False)
     following = begin(programs)                        # both slots are taken
     os.kill(pid_of(task.node), signal.SIGKILL)
-    node = has_moved(programs.client, task)
+    node = has_moved(programs.client, task, 5)         # before any listener looks after others, every ten seconds
     assert pid_of(node) in children_of(second.pid) and pid_of(node) != pid_of(following.node)
     let_go(programs)
     done = ended(programs.client, task.id)

@@ -49,6 +49,13 @@ def shell(programs):
     return programs.listener("--exec", "sh", queue="shell", slots=2)
 
 
+def measured(error, form):
+    """Return the number that the error names, which must be of this form."""
+    found = re.fullmatch(form, error)
+    assert found, error
+    return float(found[1].replace(",", ""))
+
+
 def has_children(task, count):
     """Wait until the task has so many processes besides its own, and return them."""
     until(lambda: len(children_of_task(task.id)) == count, what=f"{count} children")
@@ -61,24 +68,24 @@ def test_a_task_that_takes_longer_than_its_time_limit_is_ended_and_the_error_nam
     task = begin(programs, time_limit=0.5)
     failed = ended(programs.client, task.id)
     assert (failed.status, failed.error_type, failed.signal) == ("failed", "time_limit", "SIGTERM")
-    assert failed.error.startswith("time_limit of 0.5 s exceeded after 0.5 s: killed by SIGTERM")
-    assert 0.4 < failed.finished - failed.started < 2
+    assert 0.5 <= measured(failed.error, r"time_limit of 0\.5 s exceeded after (.+) s: killed by SIGTERM") < 2
+    assert 0.4 < failed.finished - failed.started < 5
     assert failed.interruptions is None and failed.attempt == 1 and not is_there(task.pid)
 
 
 def test_a_task_without_progress_for_its_stall_limit_is_ended_and_the_error_names_limit_and_silence(programs):
-    task = begin(programs, "tell_progress_and_wait 8", stall_limit=0.5)
+    task = begin(programs, "tell_progress_and_wait 12", stall_limit=0.8)
     failed = ended(programs.client, task.id)
     assert (failed.status, failed.error_type) == ("failed", "stall_limit")
-    assert failed.error.startswith("stall_limit of 0.5 s exceeded, no progress for 0.5 s: killed by SIGTERM")
-    assert 1.2 < failed.finished - failed.started < 3          # not in the 0.8 s in which it told of progress
+    assert 0.8 <= measured(failed.error, r"stall_limit of 0\.8 s exceeded, no progress for (.+) s: killed by SIGTERM") < 3
+    assert 1.9 < failed.finished - failed.started < 6          # not in the 1.2 s in which it told of progress
 
 
 def test_a_program_stays_alive_by_touching_its_progress_file_and_stalls_when_it_stops(programs, shell):
     queue = programs.client.get_queue("shell")
     busy = 'for n in 1 2 3 4 5 6 7; do echo $n of 7 > "$BLUEQUE_TASK_DIR/progress"; sleep 0.2; done; '
-    lively = queue.enqueue(busy + "echo done", stall_limit=0.6)
-    silent = queue.enqueue(busy + "sleep 1000", stall_limit=0.6)
+    lively = queue.enqueue(busy + "echo done", stall_limit=0.9)
+    silent = queue.enqueue(busy + "sleep 1000", stall_limit=0.9)
     done, failed = ended(programs.client, lively), ended(programs.client, silent)
     assert (done.status, done.result) == ("complete", "done")
     assert (failed.status, failed.error_type) == ("failed", "stall_limit")
@@ -90,8 +97,8 @@ def test_the_memory_limit_counts_the_whole_tree_and_the_error_names_limit_and_by
     (child,) = has_children(task, 1)
     failed = ended(programs.client, task.id)
     assert (failed.status, failed.error_type) == ("failed", "memory_limit")
-    said = re.fullmatch(r"memory_limit of 104,857,600 bytes exceeded with ([\d,]+) bytes: killed by SIGTERM", failed.error)
-    assert 150 * MEBI < int(said[1].replace(",", "")) < 250 * MEBI
+    used = measured(failed.error, "memory_limit of 104,857,600 bytes exceeded with (.+) bytes: killed by SIGTERM")
+    assert 150 * MEBI < used < 250 * MEBI
     assert failed.memory_peak > 150 * MEBI
     assert not is_there(task.pid) and not is_there(child)
 
@@ -107,8 +114,8 @@ def test_who_ignores_sigterm_is_killed_with_its_children_after_the_grace_of_the_
     task = begin(programs, "ignore", time_limit=0.3, grace=0.7)
     failed = ended(programs.client, task.id)
     assert (failed.error_type, failed.signal) == ("time_limit", "SIGKILL")
-    assert failed.error.startswith("time_limit of 0.3 s exceeded after 0.3 s: killed by SIGKILL")
-    assert 0.95 < failed.finished - failed.started < 2
+    assert 0.3 <= measured(failed.error, r"time_limit of 0\.3 s exceeded after (.+) s: killed by SIGKILL") < 2
+    assert 0.95 < failed.finished - failed.started < 5
 
 
 def test_a_task_without_limits_may_take_what_it_wants(programs):
@@ -127,7 +134,7 @@ def test_a_task_without_limits_may_take_what_it_wants(programs):
 ])
 def test_a_task_is_warned_before_a_limit_strikes_and_may_end_by_itself(programs, how, limits):
     task = begin(programs, how, **limits)
-    done = ended(programs.client, task.id, 5)
+    done = ended(programs.client, task.id)
     assert (done.status, done.result) == ("complete", "has heeded the warning")
 
 
@@ -180,7 +187,7 @@ def test_limits_hold_and_use_is_recorded_after_the_listener_was_killed(programs)
     for task in (limited, used, leaving):
         os.kill(pid_of(task.node), signal.SIGKILL)
     for task in (limited, used, leaving):
-        has_moved(programs.client, task, 3)
+        has_moved(programs.client, task)
     assert all(is_there(pid) for pid in [limited.pid, used.pid, leaving.pid, *children])
     let_go(programs, used.id)
     let_go(programs, leaving.id)
@@ -192,8 +199,8 @@ def test_limits_hold_and_use_is_recorded_after_the_listener_was_killed(programs)
     assert not any(map(is_there, children))
     failed = ended(programs.client, limited.id)
     assert (failed.status, failed.error_type, failed.attempt) == ("failed", "time_limit", 1)
-    assert failed.error.startswith("time_limit of 2.5 s exceeded after 2.5 s")
-    assert 2.4 < failed.finished - failed.started < 4
+    assert 2.5 <= measured(failed.error, r"time_limit of 2\.5 s exceeded after (.+) s: killed by SIGTERM") < 10
+    assert 2.4 < failed.finished - failed.started < 10
     assert listener.is_running and is_sound(programs.client)
 
 
@@ -225,7 +232,7 @@ def test_a_child_that_ends_by_itself_within_the_grace_is_not_waited_for_any_long
     task = begin(programs, "leave_children short", grace=60)
     (child,) = has_children(task, 1)
     let_go(programs, task.id)
-    done = ended(programs.client, task.id, 5)
+    done = ended(programs.client, task.id)
     assert (done.status, done.result) == ("complete", "done") and not is_there(child)
 
 
