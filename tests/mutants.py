@@ -34,8 +34,10 @@ MUTANTS = [
     # submit
     Mutant("enqueue does not look whether the id is new", "submit", "enqueue", "if exists:", "if False:", "producer",
            (0, 1)),
-    Mutant("enqueue_due moves what is not scheduled", "submit", "enqueue_due", 'if status == "scheduled"]', "]",
+    Mutant("enqueue_due moves what is not scheduled", "submit", "enqueue_due", 'if known[task][0] == "scheduled"]', "]",
            "two schedulers", (1, 0)),
+    Mutant("enqueue_due does not look at the time again", "submit", "enqueue_due", " and float(score) <= now", "",
+           "retry and schedulers", (2, 0)),
     # run
     Mutant("pop does not look at the registration", "run", "pop", 'if known != [instance, "alive"]:', "if False:",
            "wrongly fenced", (1, 1)),
@@ -72,6 +74,8 @@ MUTANTS = [
            "struck off by 1.0.0", (1, 0)),
     Mutant("recover forgets the line", "recover", "recover", '("RPUSH", keys.pending(queue), task)', '("EXISTS", task)',
            "wrongly fenced", (1, 0)),
+    Mutant("recover takes what 1.0.0 has claimed and runs", "recover", "recover", " or pid_start is None)", ")",
+           "claimed by 1.0.0", (2, 0)),
     Mutant("lose does not look whether the listener is dead", "recover", "lose",
            "if not _is_dead(known, is_member, instance, state):", "if False:", "woken", (2, 0)),
     Mutant("lose does not look whether it is to be cancelled", "recover", "lose", "if cancel is not None:", "if False:",

@@ -262,7 +262,7 @@ OURS = [
           retry_safe=frozenset({"t-1"}), longer=[(3, 0)]),
     mixed("reserved beside 1.0.0", reserved("a_1"), {"a_1": starting, "r": fencing, "old_1": old}, [(2, 0)],
           longer=[(3, 0)]),
-    mixed("claimed by 1.0.0", reserved("a_1"), {"r": fencing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
+    mixed("claimed by 1.0.0", reserved("a_1"), {"r": losing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
           [(2, 0)], dead=frozenset({"a_1"}), longer=[(4, 0)]),
     mixed("1.0.0 is dead", _legacy_reserved,
           {"r": by(actors.strike, "old_1"), "new_1": by(legacy_actors.claim_orphans, "new_1"), "b_1": b}, [(2, 0)],

@@ -272,7 +272,7 @@ TASK = {
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
 NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
-DUE = {**TASK, "LIMIT": 100, "DUE": [], "MOVED": [], "OLD": [], "CREATED": []}
+DUE = {**TASK, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": []}
 BEAT = {**TASK, "BEAT": 5}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
 START = {**TASK, "PID": 99, "IDENTITY": []}
@@ -515,13 +515,14 @@ SAMPLES = [
     Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "MOVED": ["t2", "t1"]}, [MOVED]),
+           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], "MOVED": ["t2", "t1"]}, [MOVED]),
     Sample("enqueue_due", "one deleted", given(scheduled("t1", 2.0), scheduled("t2", 3.0), raw("DEL", keys.task("t1"))),
-           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "MOVED": ["t2"]}, [MOVED]),
+           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], "MOVED": ["t2"]}, [MOVED]),
     Sample("enqueue_due", "all deleted", given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))), enqueue_due,
-           {**DUE, "DUE": ["t1"]}),
+           {**DUE, "DUE": ["t1"], "STILL": ["t1"]}),
     Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 3.0)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "MOVED": ["t2", "t1"], "OLD": ["t1"], "CREATED": ["1.5"]}, [MOVED]),
+           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], "MOVED": ["t2", "t1"], "OLD": ["t1"], "CREATED": ["1.5"]},
+           [MOVED]),
     Sample("register", "first", nothing, register, {**TASK, "FACTS": flat(FACTS)}, [NOT_MEMBER]),
     Sample("register", "in place of a dead one", registered(NODE, "instance-0"), register, {**TASK, "FACTS": flat(FACTS)}),
     Sample("register", "again", registered(), register, TASK, until="MULTI"),

@@ -19,7 +19,6 @@ AT_LEAST = {
     "one fault": 150, "two faults": 500, "producer": 150, "wrongly fenced": 1200, "wrongly lost": 200, "woken": 200,
     "same node id": 300, "adoption": 350, "late result": 250, "cancel and end": 600, "struck off by 1.0.0": 400,
 }
-EARLY = "enqueue_due does not look at the eta again: a task that was promoted, failed and is to wait is promoted at once"
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +27,7 @@ def explore() -> Iterator[Explorer]:
         yield explore
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(
-            scenario, id=scenario.name,
-            marks=[pytest.mark.xfail(reason=EARLY)] if scenario.name == "retry and schedulers" else [],
-        )
-        for scenario in OURS
-    ],
-)
+@pytest.mark.parametrize("scenario", OURS, ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer):
     found = [explore(scenario, bounds) for bounds in scenario.bounds]
 

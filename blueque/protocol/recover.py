@@ -21,7 +21,7 @@ def recover(
     """See to one entry in the list of a dead listener; return what was done: released, dropped, or None: it was gone.
 
     Work that had not started is the next in line again. A started task is left as it is, and `started` is returned; so is
-    one that a listener of 1.0.0 has claimed and not started: `claimed`.
+    one that a listener of 1.0.0 has claimed, and runs or is about to: `claimed`.
     instance: of its registration, which says dead; None for a listener that nobody remembers.
     dead_claimant: a listener of 1.0.0 that the caller knows to be dead, so that its claim is void.
     """
@@ -30,11 +30,13 @@ def recover(
     def decide(known: list[str | None], is_member: int, place: int | None, snapshot: list[str | None]) -> Answer | Change:
         if place is None or not _is_dead(known, is_member, instance):
             return Answer(None)
-        status, its_node, its_queue, claimant = snapshot
+        status, its_node, its_queue, claimant, pid_start = snapshot
+        # Without pid_start it was the claimant that started it.
+        is_claimed = claimant not in (None, dead_claimant) and (status == "reserved" or pid_start is None)
+        if status in ("reserved", "started") and its_node == node and is_claimed:
+            return Answer("claimed")
         if status == "started" and its_node == node:
             return Answer("started")
-        if status == "reserved" and its_node == node and claimant not in (None, dead_claimant):
-            return Answer("claimed")
         drop: Command = ("LREM", reserved, 1, task)
         is_waiting = status == "pending" or (status == "reserved" and its_node == node)
         if not is_waiting or its_queue != queue:
@@ -56,7 +58,7 @@ def recover(
             ("HMGET", keys.listener(queue, node), "instance", "state"),
             ("SISMEMBER", keys.listeners(queue), node),
             ("LPOS", reserved, task),
-            ("HMGET", keys.task(task), "status", "node", "queue", "reclaimed_node"),
+            ("HMGET", keys.task(task), "status", "node", "queue", "reclaimed_node", "pid_start"),
         ],
         task,
     )

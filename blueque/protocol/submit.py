@@ -81,20 +81,27 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
     if not due:
         return None
 
-    def decide(*snapshots: list[str | None]) -> Answer | Change:
-        moved = [task for task, (status, *_) in zip(due, snapshots, strict=True) if status == "scheduled"]
-        commands: list[tuple[str | float, ...]] = [("ZREM", keys.scheduled(queue), *due)]
+    def decide(scores: list[str | None], *snapshots: list[str | None]) -> Answer | Change:
+        known = dict(zip(due, snapshots, strict=True))
+        # One that has been put in line, has run and is to run again later is not due any more.
+        hints = [task for task, score in zip(due, scores, strict=True) if score is not None and float(score) <= now]
+        moved = [task for task in hints if known[task][0] == "scheduled"]
+        if not hints:
+            return Answer([])
+        commands: list[tuple[str | float, ...]] = [("ZREM", keys.scheduled(queue), *hints)]
         if moved:
             commands += [("LPUSH", keys.pending(queue), *moved)]
             commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
             commands += [("ZADD", keys.wake(queue), 0, 0)]
-        for task, (status, attempt, created) in zip(due, snapshots, strict=True):
-            if status == "scheduled" and attempt is None and created is not None:
+        for task in moved:
+            _, attempt, created = known[task]
+            if attempt is None and created is not None:
                 commands += [("ZADD", keys.tasks(queue), created, task)]     # made by 1.0.0, which keeps no such index
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
-    reads = [("HMGET", key, "status", "attempt", "created") for key in watch]
+    reads: list[tuple[str, ...]] = [("ZMSCORE", keys.scheduled(queue), *due)]
+    reads += [("HMGET", key, "status", "attempt", "created") for key in watch]
     moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
     return moved
 
