@@ -125,14 +125,15 @@ def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_
     assert len(ledger(shared, task.id)) == 1 and is_in_no_list(shared, task.id)
 
 
-@pytest.mark.parametrize("how", ["ignore", "complain", "drop_out_on_term"])
-def test_a_task_that_does_not_heed_sigterm_or_fails_on_it_is_cancelled_all_the_same(shared, how):
-    task = begin(shared, how, retry=Retry(max=5, backoff=0))
-    assert cancel(shared, task) == "cancelling"
-    done = ended(shared.client, task.id, SOON)
-    assert (done.status, done.error, done.attempt) == ("cancelled", None, 1)
-    assert "@" in done.cancelled_by and not is_there(task.pid)
-    assert len(ledger(shared, task.id)) == 1 and is_in_no_list(shared, task.id)
+def test_tasks_that_do_not_heed_sigterm_or_fail_on_it_are_cancelled_all_the_same(shared):
+    policy = Retry(max=5, backoff=0)
+    tasks = [begin(shared, how, retry=policy) for how in ("ignore", "complain", "drop_out_on_term")]
+    assert [cancel(shared, task) for task in tasks] == ["cancelling"] * 3
+    for task in tasks:
+        done = ended(shared.client, task.id, SOON)
+        assert (done.status, done.error, done.attempt) == ("cancelled", None, 1)
+        assert "@" in done.cancelled_by and not is_there(task.pid)
+        assert len(ledger(shared, task.id)) == 1 and is_in_no_list(shared, task.id)
 
 
 def test_a_task_that_completes_all_the_same_has_won_and_shows_that_it_was_to_be_cancelled(shared):
