@@ -1,0 +1,392 @@
+"""The injector of chaos: which faults there are, whom they strike, and the proof that the victim was at work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from chaos_ledger import CRASHED, Away, Ledger, Run
+from chaos_stage import AWAY_AGAIN, LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
+from running import is_there, until
+
+from blueque import keys
+
+SOON = 0.05                                            # seconds until it is tried again when there was no victim
+STRUCK_WITHIN = 2.0                                    # seconds within which a transaction comes by that can be cut
+
+
+class Victim(NamedTuple):
+    """A listener and the task that it watches. pidfd: of the listener, which cannot become another process."""
+
+    run: Run
+    name: str
+    pid: int
+    pidfd: int
+
+    def send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+
+class Injector:
+    """Strikes now and then, by a seed; whatever it does it takes back after a while.
+
+    log: gets a line for each thing that is done.
+    """
+
+    def __init__(self, stage: Stage, ledger: Ledger, seed: int, log: Callable[[str], None]) -> None:
+        self._stage, self._ledger, self._log = stage, ledger, log
+        self._random = random.Random(seed)
+        self.hits: Counter[str] = Counter()            # the victim was in the midst of work
+        self.misses: Counter[str] = Counter()          # there was no such victim
+        self.away: list[Away] = []
+        self.killed: dict[str, float] = {}             # task -> when its process was killed
+        self._undos: list[tuple[float, Callable[[], None]]] = []
+        self._jobs: list[Callable[[], bool]] = []      # called until they are done
+        self._deck: list[str] = []
+        self._is_net_busy = False
+        self._next = 0.0
+
+    def step(self) -> None:
+        """Strike if it is time to, and take back what is due."""
+        for undo in [item for item in self._undos if item[0] <= now()]:
+            self._undos.remove(undo)
+            undo[1]()
+        self._jobs = [job for job in self._jobs if not job()]
+        if now() >= self._next:
+            self._next = now() + (self._random.uniform(0.3, 1.0) if self._strike() else SOON)
+
+    def finish(self) -> None:
+        """Take everything back."""
+        while self._undos:
+            self._undos.sort(key=lambda item: item[0])
+            self._undos.pop(0)[1]()
+        until(lambda: all(job() for job in self._jobs), what="the end of the last fault")
+
+    @property
+    def never(self) -> list[str]:
+        """The faults that have never found a victim in the midst of work."""
+        return [name for name in FAULTS if not self.hits[name]]
+
+    def _strike(self) -> bool:
+        """Try the faults in turn, each once before any is repeated, until one finds a victim."""
+        if not self._deck:
+            self._deck = self._random.sample(sorted(FAULTS), len(FAULTS))
+            # Those of which only one can go on at a time; in a short run they would not all have their turn.
+            self._deck.sort(key=lambda name: not any(word in name for word in ("node_", "freeze_node", "master", "leave")))
+        for name in list(self._deck):
+            said = FAULTS[name](self)
+            if said:
+                self.hits[name] += 1
+                self._deck.remove(name)
+                self._log(f"{name} {said}")
+                return True
+            self.misses[name] += 1
+        return False
+
+    # Victims
+
+    def _runs(self, node: Node | None = None) -> list[Run]:
+        """Return the runs that certainly go on: the ledger has their start and no end, and their processes are there."""
+        self._ledger.read()
+        return [
+            run for run in self._ledger.running
+            if not run.ended and run.process and is_there(run.process) and (node is None or run.node == node.name)
+        ]
+
+    def _idle_nodes(self) -> list[Node]:
+        """Return the nodes to which nothing is done and that work, if nothing is done to another: one shall remain."""
+        if any(node.is_busy for node in self._stage.nodes):
+            return []
+        nodes = [node for node in self._stage.nodes if node.master is not None and self._runs(node)]
+        return self._random.sample(nodes, len(nodes))
+
+    def _listener(self) -> Victim | None:
+        """Return a listener with a task."""
+        if not self._stage.is_redis_well:
+            return None
+        runs = self._runs()
+        for run in self._random.sample(runs, len(runs)):
+            node = self._stage.node(run.node)
+            task = self._stage.control.get_task(run.task)
+            pid = node.find(node_pid(task.node))
+            if not pid or node.is_busy or (task.status, task.attempt) != ("started", run.attempt):
+                continue
+            with contextlib.suppress(OSError):
+                victim = Victim(run, task.node or "", pid, os.pidfd_open(pid))
+                if is_there(pid) and is_there(run.process or 0):
+                    return victim
+        return None
+
+    # Afterwards
+
+    def _later(self, low: float, high: float, undo: Callable[[], None]) -> float:
+        seconds = self._random.uniform(low, high)
+        self._undos.append((now() + seconds, undo))
+        return seconds
+
+    def _unattended(self, victim: Victim, cause: str) -> None:
+        """Note for how long nobody attends to the run: until another listener has it, or it has ended."""
+        since = now()
+
+        def is_over() -> bool:
+            if not self._stage.is_redis_well:
+                return False
+            task = self._stage.control.get_task(victim.run.task)
+            is_same = (task.status, task.node, task.attempt) == ("started", victim.name, victim.run.attempt)
+            if is_same and is_there(victim.run.process or 0):
+                return False
+            self.away.append(Away(victim.run.node, cause, since, now()))
+            return True
+
+        self._jobs.append(is_over)
+
+    def _is_away(self, node: Node, cause: str, seconds: float) -> None:
+        self.away.append(Away(node.name, cause, now(), now() + seconds + AWAY_AGAIN))
+
+    def _start_again(self, node: Node) -> None:
+        node.start()
+        node.is_busy = False
+        self._log(f"started node={node.name}")
+
+    # What can be done to processes
+
+    def kill_listener(self) -> str | None:
+        victim = self._listener()
+        if victim is None:
+            return None
+        victim.send(signal.SIGKILL)
+        os.close(victim.pidfd)
+        self._unattended(victim, "listener killed, adopted late")
+        return f"{victim.name} task={victim.run.task}"
+
+    def kill_task(self) -> str | None:
+        runs = self._runs()
+        if not runs:
+            return None
+        run = self._random.choice(runs)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run.process or 0, signal.SIGKILL)
+            self.killed[run.task] = now()
+            return f"task={run.task} attempt={run.attempt} pid={run.pid} node={run.node}"
+        return None
+
+    def _freeze_listener(self, low: float, high: float) -> str | None:
+        victim = self._listener()
+        if victim is None:
+            return None
+        victim.send(signal.SIGSTOP)
+
+        def thaw() -> None:
+            victim.send(signal.SIGCONT)
+            os.close(victim.pidfd)
+            self._log(f"thawed {victim.name}")
+
+        seconds = self._later(low, high, thaw)
+        if seconds > LEASE:
+            self._unattended(victim, "listener frozen, adopted late")
+        return f"{victim.name} task={victim.run.task} for {seconds:.2f} s"
+
+    def freeze_listener_briefly(self) -> str | None:
+        return self._freeze_listener(0.1, LEASE * 0.6)
+
+    def freeze_listener_beyond_lease(self) -> str | None:
+        return self._freeze_listener(LEASE * 1.5, LOST_AFTER + 1.0)
+
+    def kill_master(self) -> str | None:
+        return self._end_master(signal.SIGKILL)
+
+    def leave_and_start_again(self) -> str | None:
+        return self._end_master(signal.SIGTERM)
+
+    def _end_master(self, number: int) -> str | None:
+        for node in self._idle_nodes():
+            master, runs = node.master, self._runs(node)
+            if master is None or node.listener is None or not runs:
+                continue
+            node.is_busy = True
+            os.kill(master, number)
+            node.listener.wait()
+            seconds = self._later(0.0, 1.0, lambda node=node: self._start_again(node))  # type: ignore[misc]
+            self._is_away(node, "no master", seconds)
+            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
+        return None
+
+    def _crash_node(self, low: float, high: float) -> str | None:
+        for node in self._idle_nodes():
+            runs = self._runs(node)
+            if not runs:
+                continue
+            node.is_busy = True
+            since = now()
+            node.crash()
+            seconds = self._later(low, high, lambda node=node: self._start_again(node))  # type: ignore[misc]
+            self.away.append(Away(node.name, CRASHED, since, now() + seconds + AWAY_AGAIN))
+            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
+        return None
+
+    def crash_node_briefly(self) -> str | None:
+        return self._crash_node(0.1, LOST_AFTER / 2)
+
+    def crash_node_beyond_lost_after(self) -> str | None:
+        return self._crash_node(LOST_AFTER + 0.3, LOST_AFTER + 1.3)
+
+    def freeze_node(self) -> str | None:
+        for node in self._idle_nodes():
+            runs = self._runs(node)
+            if not runs:
+                continue
+            node.is_busy = True
+            node.signal_all(signal.SIGSTOP)
+
+            def thaw(node: Node = node) -> None:
+                node.signal_all(signal.SIGCONT)
+                node.is_busy = False
+                self._log(f"thawed node={node.name}")
+
+            seconds = self._later(LEASE, LOST_AFTER + 1.0, thaw)
+            self._is_away(node, "node frozen", seconds)
+            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
+        return None
+
+    def kill_scheduler(self) -> str | None:
+        stage, scheduler = self._stage, self._stage.scheduler
+        if scheduler is None or not scheduler.is_running or not stage.is_redis_well:
+            return None
+        (waiting,) = stage.control._redis.read(("ZCARD", keys.scheduled(QUEUE)))
+        if not waiting:
+            return None
+        stage.scheduler = None
+        scheduler.stop(signal.SIGKILL)
+        self._later(0.0, 1.0, stage.start_scheduler)
+        return f"with {waiting} tasks scheduled"
+
+    # What can be done to Redis
+
+    def kill_redis(self) -> str | None:
+        stage, runs = self._stage, self._runs()
+        if not stage.is_redis_well or not runs:
+            return None
+        stage.is_redis_well = False
+        stage.server.kill()
+
+        def start() -> None:
+            stage.server.start()
+            stage.is_redis_well = True
+            self._log("started redis")
+
+        seconds = self._later(0.0, 1.2, start)
+        return f"with {len(runs)} tasks running, for {seconds:.2f} s"
+
+    def freeze_redis(self) -> str | None:
+        stage, runs = self._stage, self._runs()
+        if not stage.is_redis_well or not runs:
+            return None
+        stage.is_redis_well = False
+        os.kill(stage.server.pid, signal.SIGSTOP)
+
+        def thaw() -> None:
+            os.kill(stage.server.pid, signal.SIGCONT)
+            stage.is_redis_well = True
+            self._log("thawed redis")
+
+        seconds = self._later(0.2, LOST_AFTER, thaw)
+        return f"with {len(runs)} tasks running, for {seconds:.2f} s"
+
+    def kill_clients(self) -> str | None:
+        runs = self._runs()
+        if not self._stage.is_redis_well or not runs:
+            return None
+        (count,) = self._stage.control._redis.read(("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+        return f"{count} connections with {len(runs)} tasks running" if count else None
+
+    # What can be done to the network
+
+    def _wires(self) -> tuple[str, list[Wire]] | None:
+        """Return the wires of one node or all, if tasks run there that use them."""
+        if self._is_net_busy:
+            return None
+        nodes = [node for node in self._stage.nodes if node.wire.connections and self._runs(node)]
+        if not nodes:
+            return None
+        if self._random.random() < 0.4:
+            return "all", self._stage.wires
+        node = self._random.choice(nodes)
+        return f"node={node.name}", [node.wire]
+
+    def _disturb(self, low: float, high: float, do: Callable[[Wire], None]) -> str | None:
+        found = self._wires()
+        if found is None:
+            return None
+        where, wires = found
+        self._is_net_busy = True
+        for wire in wires:
+            do(wire)
+        seconds = self._later(low, high, lambda: self._heal(wires))
+        return f"{where} for {seconds:.2f} s"
+
+    def _heal(self, wires: list[Wire]) -> None:
+        for wire in wires:
+            wire.heal()
+        self._is_net_busy = False
+        self._log("healed the network")
+
+    def delay_network(self) -> str | None:
+        delay = self._random.uniform(0.005, 0.1)
+        return self._disturb(0.5, 2.0, lambda wire: setattr(wire, "delay", delay))
+
+    def cut_network(self) -> str | None:
+        return self._disturb(0.05, 1.5, Wire.cut)
+
+    def stall_network(self) -> str | None:
+        return self._disturb(0.2, 2.0, Wire.stall)
+
+    def cut_after_exec(self) -> str | None:
+        """Lose the answer to one transaction that was executed. It strikes when one comes by."""
+        found = self._wires() if self._stage.is_redis_well else None
+        if found is None:
+            return None
+        where, wires = found
+        for wire in wires:
+            wire.cuts_after = True
+        deadline = time.monotonic() + STRUCK_WITHIN
+        while all(wire.cuts_after for wire in wires) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return None if all(wire.cuts_after for wire in wires) else where
+
+    def cut_off_node_beyond_lost_after(self) -> str | None:
+        if self._is_net_busy:
+            return None
+        for node in self._idle_nodes():
+            runs = self._runs(node)
+            if not runs:
+                continue
+            node.is_busy = self._is_net_busy = True
+            how = self._random.choice([Wire.cut, Wire.stall])
+            how(node.wire)
+
+            def heal(node: Node = node) -> None:
+                node.is_busy = False
+                self._heal([node.wire])
+
+            seconds = self._later(LOST_AFTER + 0.3, LOST_AFTER + 1.3, heal)
+            self._is_away(node, "node cut off", seconds)
+            return f"node={node.name} tasks={len(runs)} {how.__name__} for {seconds:.2f} s"
+        return None
+
+
+FAULTS: dict[str, Callable[[Injector], str | None]] = {
+    call.__name__: call for call in (
+        Injector.kill_listener, Injector.kill_task, Injector.freeze_listener_briefly,
+        Injector.freeze_listener_beyond_lease, Injector.kill_master, Injector.leave_and_start_again,
+        Injector.crash_node_briefly, Injector.crash_node_beyond_lost_after, Injector.freeze_node, Injector.kill_scheduler,
+        Injector.kill_redis, Injector.freeze_redis, Injector.kill_clients, Injector.delay_network, Injector.cut_network,
+        Injector.stall_network, Injector.cut_after_exec, Injector.cut_off_node_beyond_lost_after,
+    )
+}

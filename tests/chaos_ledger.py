@@ -1,0 +1,219 @@
+"""What the tasks wrote down, and what follows from it: who runs, who was started twice, who ran at the same time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOREVER = float("inf")
+CRASHED = "node crashed"
+LAST_WORDS = 1.0                                       # seconds that a task may take from its last line to its exit record
+
+
+@dataclass
+class Run:
+    """One start of a task.
+
+    pid, listener: as the task saw them. process: its pid here; None when it was gone before we looked.
+    seen: when it was seen alive last, by the clock of the ledger; with `ended`, the time is exact.
+    """
+
+    task: str
+    attempt: int
+    pid: int
+    listener: int
+    node: str
+    began: float
+    ended: bool = False
+    process: int | None = None
+    seen: float = 0.0
+
+
+class Lines:
+    """The whole lines that a file gets, each of them once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._place = path, 0
+
+    def __iter__(self) -> Iterator[str]:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._place)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._place += len(line)
+                yield line.decode().rstrip("\n")
+
+
+class Ledger:
+    """All runs so far, and those that go on."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+        self.runs: list[Run] = []
+        self.running: list[Run] = []
+        self._by_name: dict[tuple[str, int, int], Run] = {}
+        self._by_task: dict[str, list[Run]] = defaultdict(list)
+
+    def read(self) -> None:
+        for line in self._lines:
+            what, task, attempt, pid, listener, node, at = line.split(" ")
+            name = (task, int(attempt), int(pid))
+            if what == "start":
+                run = Run(task, int(attempt), int(pid), int(listener), node, float(at), seen=float(at))
+                self.runs.append(run)
+                self.running.append(run)
+                self._by_name[name] = run
+                self._by_task[task].append(run)
+            else:
+                self._by_name[name].seen, self._by_name[name].ended = float(at), True
+
+    def runs_of(self, task: str) -> list[Run]:
+        return self._by_task[task]
+
+    def look(self, is_alive: Callable[[Run], bool], at: float) -> None:
+        """Note which runs go on."""
+        going: list[Run] = []
+        for run in self.running:
+            if not run.ended and is_alive(run):
+                run.seen = at
+                going.append(run)
+        self.running = going
+
+
+class Away(NamedTuple):
+    """A time for which nobody could attend to the tasks of a node, and why."""
+
+    node: str
+    cause: str
+    since: float
+    until: float = FOREVER
+
+
+@dataclass
+class Promise:
+    """What the producer knows of a task."""
+
+    is_safe: bool = False
+    how: str = "nap"
+    is_accepted: bool = False
+    consents: int = 0
+    answer: str | None = None                          # of a cancel; None when it was wanted again after that
+
+
+class Promises:
+    """What the producer has been told."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+        self.tasks: dict[str, Promise] = defaultdict(Promise)
+
+    def read(self) -> dict[str, Promise]:
+        for line in self._lines:
+            said: dict[str, Any] = json.loads(line)
+            promise = self.tasks[said["task"]]
+            if said["what"] in ("accepted", "unknown"):
+                promise.is_safe, promise.how = said["is_safe"], said["how"]
+                promise.is_accepted = said["what"] == "accepted"
+            elif said["what"] == "consent":
+                promise.consents += 1
+                promise.answer = None
+            else:
+                promise.answer = said["answer"]
+        return self.tasks
+
+
+def doubled(runs: Iterable[Run], tasks: dict[str, Promise]) -> list[str]:
+    """Return what was started without consent: a task once too often, or one attempt twice."""
+    wrong: list[str] = []
+    starts: Counter[str] = Counter()
+    attempts: Counter[tuple[str, int]] = Counter()
+    for run in runs:
+        starts[run.task] += 1
+        attempts[run.task, run.attempt] += 1
+    for task, count in starts.items():
+        promise = tasks[task] if task in tasks else Promise()
+        if not promise.is_safe and count > 1 + promise.consents:
+            wrong.append(f"task {task} was started {count} times, with {promise.consents} consents")
+    wrong += [f"task {task}: attempt {number} was started {n} times" for (task, number), n in attempts.items() if n > 1]
+    return wrong
+
+
+def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tuple[Counter[str], list[str]]:
+    """Return how many runs went on when a newer one of the task began, by what allows that, and those without excuse."""
+    by_task: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_task[run.task].append(run)
+    spans = [span for span in joined(away) if span.until - span.since >= lost_after]
+    excused: Counter[str] = Counter()
+    wrong: list[str] = []
+    for task, its in by_task.items():
+        its.sort(key=lambda run: run.attempt)
+        for place, older in enumerate(its):
+            for newer in its[place + 1 :]:
+                if newer.began >= older.seen:
+                    continue
+                causes = [
+                    span.cause for span in spans
+                    if span.node == older.node and span.until >= older.began and span.since + lost_after <= newer.began
+                ]
+                if causes:
+                    excused[causes[0]] += 1
+                else:
+                    wrong.append(
+                        f"task {task}: attempt {older.attempt} ran on node {older.node} from {older.began:.3f} to "
+                        f"{older.seen:.3f}, attempt {newer.attempt} on node {newer.node} from {newer.began:.3f}"
+                    )
+    return excused, wrong
+
+
+def redone(
+    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], killed: dict[str, float], given_up: set[str],
+    lost_after: float,
+) -> list[str]:
+    """Return the runs that came to their end, and were done again or given up although their node could tell of it.
+
+    killed: when the process of a task was killed. given_up: the tasks that were declared lost.
+    """
+    by_task: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_task[run.task].append(run)
+    known = list(away)
+    spans = [span for span in joined(known) if span.until - span.since >= lost_after]
+    crashes = [span for span in known if span.cause == CRASHED]
+    wrong: list[str] = []
+    for task, its in by_task.items():
+        newest = max(run.attempt for run in its)
+        promise = tasks[task] if task in tasks else Promise()
+        for run in its:
+            has_failed = promise.how == "fail" and run.attempt < 2
+            is_right = len(its) > 1 or task not in given_up if run.attempt == newest else has_failed
+            if not run.ended or is_right or promise.consents:
+                continue
+            was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS or any(
+                span.node == run.node and 0 <= span.since - run.seen < LAST_WORDS for span in crashes
+            )
+            was_away = any(span.node == run.node and span.since <= run.seen + LAST_WORDS <= span.until for span in spans)
+            if not was_cut_short and not was_away:
+                what = f"attempt {run.attempt} on node {run.node} came to its end at {run.seen:.3f}"
+                wrong.append(f"task {task}: {what}, and was done again or given up")
+    return wrong
+
+
+def joined(away: Iterable[Away]) -> list[Away]:
+    """Return the times as one where they meet."""
+    found: list[Away] = []
+    for span in sorted(away, key=lambda span: (span.node, span.since)):
+        last = found[-1] if found else None
+        if last is not None and last.node == span.node and span.since <= last.until:
+            cause = last.cause if span.cause in last.cause else f"{last.cause}, {span.cause}"
+            found[-1] = Away(last.node, cause, last.since, max(last.until, span.until))
+        else:
+            found.append(span)
+    return found

@@ -1,0 +1,310 @@
+"""What chaos happens to: a Redis, the network in front of it, two nodes, a scheduler and a producer, all of our own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from running import Listener, Program, Programs, children_of, is_there, until
+
+from blueque import Client
+from blueque.embedded import Server, running_server
+
+QUEUE = "chaos"
+BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0
+SLOTS = 3
+AWAY_AGAIN = 1.5                                       # seconds for which a node that is back may have no word of it yet
+
+# Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of its own.
+INIT = "import signal, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN); time.sleep(86400)"
+
+WORK = """
+    import os, time
+
+    def run(task):
+        note("start", task)
+        how, seconds = task.parameters.split()
+        time.sleep(float(seconds))
+        note("end", task)
+        if how == "fail" and task.attempt < 2:
+            raise ValueError("as told")
+        return f"{task.id} {task.attempt}"
+
+    def note(what, task):
+        at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        line = f"{what} {task.id} {task.attempt} {os.getpid()} {os.getppid()} {os.environ['CHAOS_NODE']} {at:.3f}\\n"
+        ledger = os.open(os.environ["CHAOS_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(ledger, line.encode())
+        os.close(ledger)
+"""
+
+
+def now() -> float:
+    """Return the time by the clock of the ledger."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Wire:
+    """A way to Redis that can be slow, stand still, be cut, and be cut when the server has executed a transaction."""
+
+    def __init__(self, server: Server) -> None:
+        place = urlsplit(server.url)
+        self._server = (place.hostname, place.port)
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+        self.delay = 0.0
+        self.is_cut = False
+        self.cuts_after = False                        # the next EXEC; False again when it has
+        self._moves = threading.Event()
+        self._moves.set()
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
+
+    def stall(self) -> None:
+        """Let nothing through any more; nobody is told."""
+        self._moves.clear()
+
+    def cut(self) -> None:
+        """Close every connection, and each that is made until `heal`."""
+        self.is_cut = True
+        for client in list(self._open):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def heal(self) -> None:
+        self.delay, self.is_cut, self.cuts_after = 0.0, False, False
+        self._moves.set()
+
+    def close(self) -> None:
+        self.heal()
+        self.cut()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)   # a close alone does not wake up who accepts
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):             # closed
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._open.add(client)
+        # Redis may be down, either end may go away.
+        with client, contextlib.suppress(OSError):
+            self._moves.wait()
+            if not self.is_cut:
+                with socket.create_connection(self._server, 1.0) as server:
+                    server.settimeout(None)
+                    self._forward(client, server)
+        self._open.discard(client)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        poll = select.poll()
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            poll.register(end, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                self._moves.wait()
+                giving, taking = (client, server) if descriptor == client.fileno() else (server, client)
+                data = giving.recv(65536)
+                if not data or self.is_cut:
+                    return
+                if self.delay:
+                    time.sleep(self.delay)
+                taking.sendall(data)
+                if giving is client and self.cuts_after and b"EXEC" in data:
+                    self.cuts_after = False
+                    server.recv(65536)                 # it has executed; nobody hears of it
+                    return
+
+
+class Node:
+    """A blueque-listener with a spool of its own. It is a machine of its own, as far as pids go, where that can be had."""
+
+    def __init__(self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool) -> None:
+        self.name, self.wire, self._is_apart = name, wire, is_apart
+        directory.mkdir()
+        self.programs = Programs(wire.url, directory)
+        self.programs.write(WORK)
+        self._environ = {"CHAOS_NODE": name, "CHAOS_LEDGER": str(ledger)}
+        self._init: Program | None = None
+        self._namespace = ""
+        self._names: dict[int, int] = {}               # pid here -> pid there, 0 for those of others
+        self.listener: Listener | None = None
+        self.is_busy = False                           # something is being done to all of it
+
+    def start(self) -> None:
+        """Start its blueque-listener, and the machine if it is down."""
+        before: tuple[str, ...] = ()
+        if self._is_apart:
+            before = ("nsenter", "--target", str(self._first_process()), "--pid", "--mount",
+                      f"--wd={self.programs.directory}")
+        self.listener = self.programs.listener(
+            "work:run", "--beat", f"{BEAT}s", "--lease", f"{LEASE}s", "--lost-after", f"{LOST_AFTER}s", queue=QUEUE,
+            slots=SLOTS, grace="2s", on_term="leave", is_awaited=False, before=before, environ=self._environ,
+        )
+
+    def _first_process(self) -> int:
+        if self._init is None or not self._init.is_running:
+            self._init = self.programs.start([*APART, sys.executable, "-c", INIT])
+        unshare = self._init.pid
+        (first,) = until(lambda: children_of(unshare), what="the first process of a node")
+        self._namespace = os.readlink(f"/proc/{first}/ns/pid")
+        self._names.clear()                            # another machine may have had its number
+        return first
+
+    @property
+    def master(self) -> int | None:
+        """The pid of the master here, if there is one."""
+        if self.listener is None or not self.listener.is_running:
+            return None
+        if not self._is_apart:
+            return self.listener.pid
+        return next(iter(children_of(self.listener.pid)), None)
+
+    def processes(self) -> list[int]:
+        """Return all processes of the node, but for those that only make it a machine of its own."""
+        own: set[int] = set()
+        if self._init is not None:
+            own = {self._init.pid, *children_of(self._init.pid)}
+        return [pid for pid in self.programs.left() if pid not in own]
+
+    def find(self, own: int) -> int:
+        """Return by which pid that process goes here that has the pid `own` on the node; 0 when there is none."""
+        if not self._is_apart:
+            return own
+        self._learn_names()
+        return next((pid for pid, name in self._names.items() if name == own), 0)
+
+    def own_name(self, pid: int) -> int:
+        """Return the pid that a process has on the node; 0 when it is not of the node."""
+        if not self._is_apart:
+            return pid
+        self._learn_names()
+        return self._names.get(pid, 0)
+
+    def _learn_names(self) -> None:
+        """Note who is new and who has gone."""
+        pids = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        for gone in self._names.keys() - pids:
+            del self._names[gone]
+        for pid in pids - self._names.keys():
+            self._names[pid] = 0
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/pid") == self._namespace:
+                    text = Path(f"/proc/{pid}/status").read_text()
+                    self._names[pid] = int(re.findall(r"^NSpid:.*?(\d+)$", text, re.MULTILINE)[0])
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every process of the node; twice, for what was being forked."""
+        for _ in range(2):
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def crash(self) -> None:
+        """End the whole node at once, with everything on it."""
+        self.signal_all(signal.SIGSTOP)                # nobody shall see the others go, and act
+        until(lambda: not self.programs.left() or self._kill(), what="the end of a node")
+        if self._init is not None:
+            self._init.wait()
+
+    def _kill(self) -> None:
+        for pid in self.programs.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """End what makes it a machine of its own, when all else has left."""
+        if self._init is not None and self._init.is_running:
+            self._init.stop(signal.SIGKILL)
+
+
+class Stage:
+    """Everything that takes part. The control connection has no wire in between."""
+
+    def __init__(self, server: Server, directory: Path, seed: int) -> None:
+        self.server, self.directory, self._seed = server, directory, seed
+        self.ledger, self.accepted = directory / "ledger", directory / "accepted"
+        self.control = Client(server.url, patience=5.0)
+        self.wires = [Wire(server) for _ in range(3)]
+        self.nodes = [
+            Node("one", self.wires[0], directory / "one", self.ledger, False),
+            Node("two", self.wires[1], directory / "two", self.ledger, can_be_apart()),
+        ]
+        (directory / "rest").mkdir()
+        self.rest = Programs(self.wires[2].url, directory / "rest")
+        self.is_redis_well = True
+        self.scheduler: Program | None = None
+        self.producer: Program | None = None
+
+    def open(self) -> None:
+        for node in self.nodes:
+            node.start()
+        self.start_scheduler()
+        command = [sys.executable, str(Path(__file__).parent / "chaos_producer.py"), self.wires[2].url, QUEUE]
+        self.producer = self.rest.start([*command, str(self.accepted), str(self._seed)])
+
+    def start_scheduler(self) -> None:
+        self.scheduler = self.rest.scheduler()
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    def programs(self) -> list[Programs]:
+        return [self.rest, *[node.programs for node in self.nodes]]
+
+    def left(self) -> list[int]:
+        return [pid for programs in self.programs() for pid in programs.left()]
+
+
+@contextlib.contextmanager
+def open_stage(directory: Path, seed: int) -> Iterator[Stage]:
+    """Have a stage, and leave no process of it behind."""
+    with running_server("--appendonly", "yes", "--appendfsync", "always") as server, contextlib.ExitStack() as stack:
+        stage = Stage(server, directory, seed)
+        for wire in stage.wires:
+            stack.callback(wire.close)
+        for programs in stage.programs():
+            stack.enter_context(programs)
+        stack.callback(stage.control.close)
+        stack.callback(lambda: is_there(server.pid) and os.kill(server.pid, signal.SIGCONT))
+        yield stage
+
+
+# A process that sees none of the others here, as on another machine.
+APART = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@functools.cache
+def can_be_apart() -> bool:
+    """Tell whether we may make a node a machine of its own; it takes root."""
+    if not shutil.which("unshare") or not shutil.which("nsenter"):
+        return False
+    return subprocess.run([*APART, "true"], capture_output=True).returncode == 0
+
+
+def node_pid(node: str | None) -> int:
+    """Return the pid that is in the id of a listener; 0 when there is none."""
+    pid = (node or "").rpartition("_")[2]
+    return int(pid) if pid.isdecimal() else 0
+

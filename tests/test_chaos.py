@@ -1,0 +1,16 @@
+"""The short form of real chaos: every kind of fault at least once, and no promise broken. bin/soak has the long form."""
+
+from __future__ import annotations
+
+import os
+
+from chaos import chaos, report
+
+SECONDS = 20.0                                         # of faults, if each kind has struck by then; the rest takes some more
+
+
+def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_off(tmp_path):
+    run = chaos(SECONDS, int.from_bytes(os.urandom(2), "big"), tmp_path)
+
+    print(report(run), (tmp_path / "chaos.log").read_text(), sep="\n")
+    assert run.wrong == []
