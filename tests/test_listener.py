@@ -214,6 +214,14 @@ def test_a_task_that_somebody_had_run_again_meanwhile_is_not_restored(client, qu
     before = state()
     assert listener.restore(task, os.getpid(), 5.5) is None
     assert state() == before
+    again = listener.take()
+    processor = client.get_processor(again)
+    processor.start(77)
+    processor.lose("lost: why", listener.instance)
+    assert client.get_task(task.id).error_type == "lost"
+    before = state()
+    assert listener.restore(task, os.getpid(), 5.5) is None
+    assert state() == before
 
 
 def test_a_task_that_failed_of_its_own_is_not_restored(client, dead, listener, state):

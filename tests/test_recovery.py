@@ -297,22 +297,22 @@ def test_who_could_not_look_or_beat_begins_to_observe_anew(own_server, disturb):
 @pytest.mark.parametrize("kind", ["library", "1.0.0"])
 def test_who_has_nobody_to_beat_for_it_is_never_dead_by_time(redis, cli, judge, kind):
     if kind == "library":
-        register(redis, beat_every=0, lease=0.2, lost_after=0.2)
+        register(redis, beat_every=0, lease=LEASE, lost_after=2 * LEASE)
     else:
         register_legacy(cli, FAR)
     hold(redis, cli, "reserved", "reserved")
     hold(redis, cli, "started", "started")
-    register(redis, "control_1", lease=2 * LEASE)
+    register(redis, "control_1", lease=3 * LEASE)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
     assert FAR in cli.smembers("blueque_listeners_video")
     assert held(cli) == ["started", "reserved"] and line(cli) == []
 
 
 def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another_judge_has_proof(redis, cli, judge):
-    register(redis, beat_every=0, lease=0.2, lost_after=0.2)
+    register(redis, beat_every=0, lease=LEASE, lost_after=2 * LEASE)
     hold(redis, cli)
     protocol.fence(redis, "video", FAR, "i1", "0")
-    register(redis, "control_1", lease=2 * LEASE)
+    register(redis, "control_1", lease=3 * LEASE)
     look_until(judge, lambda: not is_alive(cli, "control_1"))
     assert fields(cli)["status"] == "started"
 
@@ -398,7 +398,7 @@ def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis,
     register(redis, now=1700000000.0)
     hold(redis, cli)
     began = time.monotonic()
-    look_until(judge, lambda: not is_alive(cli))
+    assert look_until(judge, lambda: not is_alive(cli)) == [], "there is nobody here who could adopt it"
     assert fields(cli)["status"] == "started"
     look_until(judge, lambda: fields(cli)["status"] != "started")
     assert time.monotonic() - began >= LOST_AFTER
