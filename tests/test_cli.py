@@ -341,7 +341,7 @@ def test_status_shows_queues_running_tasks_and_hosts(run, redis, listener):
 
     lines = run("status").stdout.splitlines()
 
-    assert any(re.match(r"video +0 +1 +0 +1 +0 +0 +[\d.]+ s +1$", line) for line in lines)
+    assert any(re.match(r"video +0 +1 +0 +1 +0 +0 +0 +[\d.]+ s +1$", line) for line in lines)
     assert any(re.match(rf"t-running +video +{NODE} +4711 +1 +2 h 1 m$", line) for line in lines)
     assert any(re.match(r"gpu-1\.cluster\.example\.com +1 +1 +[\d.]+ s +up$", line) for line in lines)
     assert not any(line.startswith("!") for line in lines)
@@ -365,7 +365,61 @@ def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listen
     cli.hset(f"blueque_listener_video_{NODE}", mapping={"beat_every": 10, "beat_at": time.time() - 500})
     cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
 
-    assert f"! video: 1 task held by a listener that is silent, {NODE}" in run("status").stdout.splitlines()
+    assert f"! video: listener {NODE} is silent, with 1 task" in run("status").stdout.splitlines()
+
+
+def test_status_points_at_listeners_that_were_found_dead(run, redis, cli):
+    for n in range(2):
+        protocol.register(redis, "video", f"gpu-{n}_1", f"i{n}", {"beat_every": 10}, time.time())
+        protocol.fence(redis, "video", f"gpu-{n}_1", f"i{n}", "0")
+
+    lines = run("status").stdout.splitlines()
+
+    assert "! video: 2 listeners are dead" in lines
+    assert any(re.match(r"gpu-0 +1 +0 +[\d.]+ s +dead$", line) for line in lines)
+
+
+def test_status_points_at_a_queue_whose_listeners_take_nothing_new(run, redis, listener):
+    enqueue(redis, "t1")
+    protocol.order(redis, "video", NODE, "drain", "ada")
+
+    shown = run("status").stdout
+
+    assert re.search(r"^! video: 1 pending, .* 1 draining$", shown, re.MULTILINE)
+    assert re.search(r"^gpu-1\.cluster\.example\.com +1 +0 .* draining$", shown, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("listener")
+def test_status_points_at_tasks_that_were_lost_with_the_command_that_runs_them_again(run, redis):
+    for n in range(3):
+        fail(redis, f"lost-{n}", error_type="lost")
+    fail(redis, "poison-1", error_type="poison")
+
+    shown = run("status").stdout
+
+    assert "! video: 3 tasks lost in the last day\n  blueque requeue --failed video --error-type lost\n" in shown
+    assert re.search(r"^! video: 1 task poison .*\n  blueque show poison-1$", shown, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("listener")
+def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_queue(run, redis):
+    for task in ("lost-1", "lost-2"):
+        enqueue(redis, task, "two words")
+        protocol.register(redis, "two words", NODE, "i1", {}, time.time())
+        protocol.pop(redis, "two words", NODE, "i1")
+        protocol.reserve(redis, "two words", task, "token", NODE, "i1", time.time())
+        protocol.fail(redis, "two words", task, "token", NODE, "x", time.time(), {"error_type": "lost"})
+
+    assert "\n  blueque requeue --failed 'two words' --error-type lost\n" in run("status").stdout
+
+
+def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
+    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 300, time.time() - 400)
+    protocol.schedule(redis, "video", "t2", "1", "json", time.time() - 90, time.time() - 400)
+
+    shown = run("status").stdout
+
+    assert re.search(r"^! video: 2 tasks overdue by up to 5 m, .*\n  blueque-scheduler$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("queues", [1, 50])
@@ -428,6 +482,34 @@ def test_ls_shows_the_states_that_are_asked_for(run, redis):
     assert [line.split()[0] for line in lines] == ["scheduled-1", "failed-1"]
     assert "due in 2 h 1 m" in lines[0]
     assert "ValueError, exit 1, ran 2 h 1 m" in lines[1]
+
+
+@pytest.mark.usefixtures("listener")
+@pytest.mark.parametrize(
+    ("fields", "note"),
+    [
+        ({"status": "failed", "error_type": "lost"}, "lost"),
+        ({"status": "failed", "error_type": "poison", "attempt": "4"}, "poison, attempt 4"),
+        ({"status": "cancelled", "cancelled_by": "ada@ws-1"}, "by ada@ws-1"),
+        ({"status": "started", "cancel": "1", "cancelled_by": "ada"}, "cancelling, asked by ada"),
+        ({"status": "scheduled", "eta": "IN_AN_HOUR", "last_error_type": "OSError"}, "retry due in 1 h, after OSError"),
+        ({"status": "scheduled", "eta": "IN_AN_HOUR"}, "due in 1 h"),
+        ({"status": "pending", "last_error_type": "lost", "attempt": "1"}, "to run again, after lost"),
+        ({"status": "complete", "last_error_type": "lost", "cancelled_by": "ada", "attempt": "2"}, "attempt 2"),
+    ],
+)
+def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
+    start(redis, "abcd-1")
+    cli.hdel("blueque_task_abcd-1", "started", "attempt")
+    in_an_hour = str(time.time() + 3630)
+    cli.hset("blueque_task_abcd-1", mapping={name: text.replace("IN_AN_HOUR", in_an_hour) for name, text in fields.items()})
+    cli.zadd("blueque_scheduled_tasks_video", {"abcd-1": 9e9})
+    for status in ("failed", "cancelled", "complete"):
+        cli.lpush(f"blueque_{status}_tasks_video", "abcd-1")
+
+    (line,) = run("ls", "--state", fields["status"]).stdout.splitlines()[1:]
+
+    assert re.search(rf" {NODE} +{note}$", line)
 
 
 @pytest.mark.parametrize(
@@ -531,21 +613,66 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
     assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {"a_very_long_field": "its value"}
 
 
-def test_show_tells_retries_limits_and_cancelling(run, redis, cli):
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"retry": '{"max":5}', "failures": "2", "interruptions": "1"},
+         "retry +2 of 5 failures, 1 of 3 interruptions so far\n +waits 10 s, each time 2 times as long"),
+        ({"retry": '{"max":5,"factor":1,"on":["OSError"],"exit_codes":[75]}'},
+         "retry .*\n +waits 10 s; only after OSError, exit code 75"),
+        ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +waits for nothing"),
+        ({"retry": "null"}, "retry +never, whatever its listener would do"),
+        ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(not understood: never\)'),
+        ({"failures": "1"}, "retry +1 failure, 0 interruptions so far; no policy of its own"),
+        ({"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"}, r"last_error +a\.b\.CustomError: one\n +two"),
+        ({"last_error": "CustomError: one", "last_error_type": "a.b.CustomError"}, "last_error +CustomError: one"),
+        ({"time_limit": "7200", "stall_limit": "90", "memory_limit": "8589934592", "grace": "0", "lead": "0.5"},
+         r"limits +time 2 h, stall 1 m 30 s, memory 8\.0 GiB, grace 0\.0 s, lead 0\.5 s"),
+        ({"memory_peak": "12345678901", "cpu_seconds": "3600.5", "leaked": "2"},
+         r"used +memory 11\.5 GiB at most, CPU 1 h, processes that outlived it and were ended: 2"),
+        ({"progress": "50 %", "progress_at": "HOUR_AGO"}, r"progress +50 %  \(1 h ago\)"),
+        ({"status": "started", "cancel": "HOUR_AGO", "cancelled_by": "ada", "cancel_reason": "bad input"},
+         "cancel +asked for 1 h ago, by ada: bad input"),
+        ({"status": "started", "cancel": "HOUR_AGO"}, "state +started, cancelling"),
+        ({"status": "complete", "cancel": "HOUR_AGO", "cancelled_by": "ada"},
+         r"cancel +asked for 1 h ago, by ada \(it ended by itself first\)"),
+        ({"status": "cancelled", "cancelled_by": "ada"}, "cancel +by ada"),
+        ({"lost_node": "gpu-1_4021", "last_seen": "HOUR_AGO"}, r"lost +with gpu-1_4021\n +last seen .*  \(1 h ago\)"),
+        ({"files": "gpu-1:/spool/abcd-1/2"}, "files +gpu-1:/spool/abcd-1/2"),
+        ({"requeued": "aabb", "last_files": "gpu-1:/spool/abcd-1/1"},
+         "requeued +A person had it put in line again.\n"
+         "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt counts no more; a late result of it stays there."),
+    ],
+)
+def test_show_tells_what_few_tasks_have(run, redis, cli, fields, line):
+    enqueue(redis, "abcd-1")
+    hour_ago = str(time.time() - 3601)
+    cli.hset("blueque_task_abcd-1", mapping={name: text.replace("HOUR_AGO", hour_ago) for name, text in fields.items()})
+
+    assert re.search(rf"^{line}$", run("show", "abcd", "--utc").stdout, re.MULTILINE)
+
+
+def test_show_tells_nothing_of_what_a_task_does_not_have(run, redis):
+    enqueue(redis, "abcd-1")
+
+    assert [line.split()[0] for line in run("show", "abcd").stdout.splitlines()] == [
+        "task", "queue", "state", "created", "updated", "parameters"
+    ]
+
+
+def test_show_in_json_gives_numbers_as_numbers_and_a_policy_as_it_is(run, redis, cli):
     enqueue(redis, "abcd-1")
     cli.hset("blueque_task_abcd-1", mapping={
-        "retry": '{"max":5}', "time_limit": "7200", "failures": "2", "last_error": "one\ntwo", "progress": "50 %",
-        "progress_at": "1795238548.5", "cancelled_by": "ada", "memory_peak": "12345",
+        "retry": '{"max":5}', "time_limit": "7200", "failures": "2", "last_error": "one\ntwo", "memory_peak": "12345",
+        "progress_at": "1795238548.5", "cancelled_by": "ada", "files": "gpu-1:/spool", "last_files": "gpu-2:/spool",
     })
 
-    text, item = run("show", "abcd", "--utc").stdout, json.loads(run("show", "abcd", "--json").stdout)["item"]
+    item = json.loads(run("show", "abcd", "--json").stdout)["item"]
 
-    for line in (r'retry +{"max":5}', "time_limit +7200", "failures +2", r"last_error +one\n +two", "memory_peak +12345",
-                 r"progress_at +2026-11-21 05:22:28 UTC .*"):
-        assert re.search(rf"^{line}$", text, re.MULTILINE), line
-    assert (item["retry"], item["failures"], item["cancelled_by"]) == ('{"max":5}', "2", "ada")
+    assert (item["retry"], item["failures"], item["time_limit"], item["memory_peak"]) == ({"max": 5}, 2, 7200.0, 12345)
     assert (item["progress_at"], item["progress_at_seconds"]) == ("2026-11-21T05:22:28.500000Z", 1795238548.5)
-    assert "lead" not in text and "lead" not in item
+    assert (item["cancelled_by"], item["files"], item["last_files"]) == ("ada", "gpu-1:/spool", "gpu-2:/spool")
+    assert "lead" not in item
 
 
 def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
@@ -614,10 +741,16 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
         enqueue(redis, f"{n:08}-0000-4000-8000-000000000000", f"q{n}" if n != 1 else "a long name, 漢字 " * 9)
     if queues:
         fail(redis, "failed-with-a-long-id-of-its-own", "x" * 500, error_type="A.Very.Long.Exception.Name" * 3)
+        fail(redis, "lost-with-a-long-id-of-its-own", "x" * 500, error_type="lost", leaked=3, memory_peak=10**11)
+        fail(redis, "poison-with-a-long-id-of-its-own", "x" * 500, error_type="poison")
+        protocol.schedule(redis, "q1", "scheduled-with-a-long-id-of-its-own", "{}", "json", 1.0, 1.0)
         start(redis, "started-with-a-long-id-of-its-own")
+        protocol.cancel(redis, "video", "started-with-a-long-id-of-its-own", "ada" * 30, "why" * 30, time.time())
 
-    looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"], ["ls", "--help"], ["enqueue", "--help"]]
-    for arguments in looks + [["show", "failed-with"]] * bool(queues):
+    looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"]]
+    looks += [[*verb.split(), "--help"] for verb in ("ls", "enqueue", "cancel", "requeue", "node", "node drain")]
+    shows = [["show", "failed-with"], ["show", "lost-with"], ["show", "started-with"]]
+    for arguments in looks + shows * bool(queues):
         lines = on_terminal(*arguments, columns=columns)
         assert lines
         assert max(columns_of(line) for line in lines) <= columns, arguments
@@ -701,7 +834,10 @@ def test_a_full_disk_is_told_in_one_line(environ, redis):
     assert result.stderr == "blueque: cannot write the output: No space left on device\n"
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["ls"], ["show", "abcd"], ["enqueue", "video", "1"]])
+@pytest.mark.parametrize("arguments", [
+    ["status"], ["ls"], ["show", "abcd"], ["enqueue", "video", "1"], ["cancel", "abcd"], ["requeue", "abcd"],
+    ["requeue", "--failed", "video"], ["node", "drain", "gpu-1"],
+])
 def test_no_redis_is_code_69_at_once_and_three_lines_at_most(run, arguments):
     before = time.monotonic()
 
@@ -735,6 +871,9 @@ def test_when_an_answer_is_lost_the_task_that_is_there_all_the_same_is_named(run
     [
         ["frobnicate"], ["ls", "--frobnicate"], ["show"], ["enqueue"], ["ls", "--state", "lost"], ["ls", "--limit", "0"],
         ["ls", "--limit", "x"], ["--redis-url", "http://x", "status"], ["status", "--redis-url", "redis://h:port"],
+        ["cancel"], ["cancel", "abcd", "--wait=soon"], ["requeue"], ["requeue", "abcd", "--failed", "video"],
+        ["requeue", "abcd", "--limit", "1"], ["requeue", "--failed", ""], ["requeue", "--failed", "video", "--limit", "0"],
+        ["node", "drain"], ["node", "frobnicate"],
     ],
 )
 def test_wrong_usage_is_code_2_and_two_lines(run, arguments):
@@ -864,13 +1003,15 @@ def test_help_fits_a_terminal_of_24_lines_and_names_every_verb(run):
     lines = run("--help").stdout.splitlines()
 
     assert len(lines) <= 24
-    assert {"status", "ls", "show", "enqueue"} <= {line.split()[0] for line in lines if line.startswith("  ")}
+    named = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert {"status", "ls", "show", "enqueue", "cancel", "requeue", "node"} <= named
 
 
 def test_every_verb_has_its_help(run):
-    for verb in ("status", "ls", "show", "enqueue"):
-        result = run(verb, "--help")
-        assert (result.returncode, result.stdout.split()[:3]) == (0, ["Usage:", "blueque", verb])
+    for verb in ("status", "ls", "show", "enqueue", "cancel", "requeue", "node", "node drain"):
+        result = run(*verb.split(), "--help")
+        assert result.returncode == 0
+        assert result.stdout.startswith(f"Usage: blueque {verb} ")
 
 
 @pytest.mark.parametrize("module", ["redis", "asyncio", "importlib.metadata", "ssl"])

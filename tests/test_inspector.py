@@ -9,6 +9,7 @@ from faults import FaultProxy
 
 from blueque import Client, protocol
 from blueque.inspector import Inspector
+from blueque.survey import STATUSES
 
 NODE = "gpu-1.example.com_4021"
 
@@ -25,8 +26,8 @@ def proxy(url):
     proxy.close()
 
 
-def register(redis, queue="video", node=NODE, beat_every=10, now=None):
-    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": beat_every}, now or time.time())
+def register(redis, queue="video", node=NODE, beat_every=10, now=None, **facts):
+    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": beat_every, **facts}, now or time.time())
 
 
 def enqueue(redis, task, queue="video", now=1000.0):
@@ -54,6 +55,11 @@ def fail(redis, task, queue="video", now=4000.0):
     protocol.fail(redis, queue, task, f"token-{task}", NODE, "why", now)
 
 
+def fail_as(redis, task, error_type, now):
+    start(redis, task)
+    protocol.fail(redis, "video", task, f"token-{task}", NODE, "why", now, {"error_type": error_type})
+
+
 def listed(inspector, *statuses, queues=("video",), limit=50):
     return [task.id for task in inspector.listing(queues, statuses, limit).tasks]
 
@@ -73,10 +79,13 @@ def test_the_overview_counts_each_status(redis, inspector):
     protocol.schedule(redis, "video", "scheduled", "{}", "json", 9e9, 1000.0)
     for n in range(4):
         enqueue(redis, f"pending{n}")
+    for n in range(5):
+        enqueue(redis, f"cancelled{n}")
+        protocol.cancel(redis, "video", f"cancelled{n}", "ada", None, 4000.0)
 
     (line,) = inspector.overview().lines
 
-    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, None, 1)
+    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), ())
 
 
 def test_the_overview_of_an_empty_redis_is_empty(inspector):
@@ -135,6 +144,40 @@ def test_what_the_hash_does_not_confirm_is_not_counted_as_running(redis, cli, in
     assert ([task.id for task in overview.running], overview.lines[0].started) == (["real"], 1)
 
 
+def test_scheduled_tasks_that_nobody_puts_in_line_are_overdue_a_minute_after_their_time(redis, inspector):
+    now = inspector.now()
+    for task, eta in (("t1", now - 300), ("t2", now - 70), ("t3", now - 50), ("t4", now + 50)):
+        protocol.schedule(redis, "video", task, "{}", "json", eta, now - 400)
+
+    (line,) = inspector.overview().lines
+
+    assert (line.overdue, line.overdue_for) == (2, pytest.approx(300, abs=10))
+
+
+def test_tasks_that_were_lost_within_a_day_are_named_and_poison_apart(redis, inspector):
+    register(redis)
+    now = inspector.now()
+    failed = {"old": ("lost", 86500), "lost": ("lost", 86300), "poison": ("poison", 5), "x": ("exit", 5)}
+    for task, (error_type, age) in failed.items():
+        fail_as(redis, task, error_type, now - age)
+
+    (line,) = inspector.overview().lines
+
+    assert (line.lost, line.poison) == (("lost",), ("poison",))
+
+
+def test_no_more_than_the_newest_hundred_failed_tasks_are_looked_at_for_those_that_were_lost(redis, inspector):
+    register(redis)
+    now = inspector.now()
+    fail_as(redis, "lost first", "lost", now)
+    for n in range(100):
+        fail_as(redis, f"lost{n}", "lost", now)
+
+    (line,) = inspector.overview().lines
+
+    assert (len(line.lost), "lost first" in line.lost) == (100, False)
+
+
 def test_running_tasks_come_longest_first_and_without_their_parameters(redis, inspector):
     register(redis)
     start(redis, "short", now=3500.0)
@@ -152,6 +195,33 @@ def test_a_listener_is_up_while_it_beats_and_silent_after_the_lease(redis, inspe
     assert states(inspector) == {"a_1": "up", "b_1": "silent"}
 
 
+def test_a_listener_is_silent_by_its_own_lease(redis, inspector):
+    register(redis, node="a_1", now=time.time() - 100, lease=600)
+    register(redis, node="b_1", now=time.time() - 30, lease=9.5)
+    register(redis, node="c_1", now=time.time() - 30, lease="soon")
+
+    assert states(inspector) == {"a_1": "up", "b_1": "silent", "c_1": "up"}
+
+
+def test_a_listener_that_was_told_to_drain_is_draining_while_it_beats(redis, inspector):
+    register(redis, node="a_1")
+    register(redis, node="b_1", now=time.time() - 61)
+    for node in ("a_1", "b_1"):
+        protocol.order(redis, "video", node, "drain", "ada")
+
+    draining, silent = inspector.overview().nodes
+
+    assert (draining.state, draining.order, draining.order_by) == ("draining", "drain", "ada")
+    assert (silent.state, silent.order) == ("silent", "drain")
+
+
+def test_a_listener_that_was_found_dead_is_dead(redis, inspector):
+    register(redis, node="a_1")
+    protocol.fence(redis, "video", "a_1", "i-a_1", "0")
+
+    assert states(inspector) == {"a_1": "dead"}
+
+
 def test_a_listener_that_nobody_beats_for_is_unattended_however_old(redis, inspector):
     register(redis, node="a_1", beat_every=0, now=1000.0)
 
@@ -164,7 +234,7 @@ def test_a_listener_of_1_0_0_is_told_as_such(redis, cli, inspector):
 
     (node,) = inspector.overview().nodes
 
-    assert node == ("old_1", "video", "1.0.0", None, ())
+    assert node == ("old_1", "video", "1.0.0", None, (), None, None, None)
 
 
 def test_a_listener_that_is_registered_nowhere_but_runs_a_task_is_gone(redis, cli, inspector):
@@ -174,7 +244,29 @@ def test_a_listener_that_is_registered_nowhere_but_runs_a_task_is_gone(redis, cl
 
     (node,) = inspector.overview().nodes
 
-    assert node == (NODE, "video", "gone", None, ("t1",))
+    assert node == (NODE, "video", "gone", None, ("t1",), None, None, None)
+
+
+@pytest.mark.parametrize("queues", [1, 60])
+def test_the_listeners_of_all_queues_take_three_round_trips(redis, proxy, queues):
+    for n in range(queues):
+        register(redis, f"q{n:02}", boot="b1")
+
+    nodes = Client(proxy.url).get_inspector().nodes()
+
+    assert ([node.queue for node in nodes], proxy.writes) == ([f"q{n:02}" for n in range(queues)], 3)
+    assert {(node.id, node.host, node.state, node.boot) for node in nodes} == {(NODE, "gpu-1.example.com", "up", "b1")}
+
+
+def test_many_tasks_are_looked_at_in_the_order_of_their_ids_and_without_their_parameters(redis, inspector):
+    for n in range(1200):
+        enqueue(redis, f"t{n}")
+    ids = [f"t{n}" for n in reversed(range(1200))]
+
+    tasks = inspector.tasks([*ids, "none"])
+
+    assert [task.id for task in tasks] == [*ids, "none"]
+    assert [(tasks[0].status, tasks[0].parameters), tasks[-1].status] == [("pending", None), None]
 
 
 def test_a_listing_puts_what_runs_longest_first_and_what_finished_last_first(redis, inspector):
@@ -187,6 +279,18 @@ def test_a_listing_puts_what_runs_longest_first_and_what_finished_last_first(red
     enqueue(redis, "p2", now=1001.0)
 
     assert listed(inspector, "complete", "started", "pending") == ["s1", "s2", "p1", "p2", "c2", "c1"]
+
+
+def test_cancelled_tasks_are_listed_when_asked_for_the_newest_first(redis, inspector):
+    register(redis)
+    complete(redis, "c1")
+    fail(redis, "f1")
+    for n in range(3):
+        enqueue(redis, f"x{n}")
+        protocol.cancel(redis, "video", f"x{n}", "ada", None, 5000.0 + n)
+
+    assert listed(inspector, "complete", "cancelled", "failed") == ["f1", "x2", "x1", "x0", "c1"]
+    assert listed(inspector, "complete", "failed") == ["f1", "c1"]
 
 
 def test_tasks_of_one_bulk_are_listed_in_the_order_in_which_they_will_run(redis, inspector):
@@ -290,7 +394,7 @@ def test_a_beginning_of_three_characters_finds_nothing(redis, inspector):
     assert inspector.find("abc") == []
 
 
-@pytest.mark.parametrize("place", ["pending", "scheduled", "complete", "failed", "started", "reserved"])
+@pytest.mark.parametrize("place", ["pending", "scheduled", "complete", "failed", "cancelled", "started", "reserved"])
 def test_what_1_0_0_has_made_and_no_index_names_is_found(redis, cli, inspector, place):
     cli.zadd("blueque_queues", {"video": 1})
     cli.hset("blueque_task_abcd-1", mapping={"status": place, "queue": "video"})
@@ -341,10 +445,15 @@ def test_looking_changes_nothing(redis, inspector, state):
     fail(redis, "abcd-1")
     start(redis, "abcd-2")
     enqueue(redis, "abcd-3")
+    enqueue(redis, "abcd-4")
+    protocol.cancel(redis, "video", "abcd-4", "ada", None, 4000.0)
     before = state()
 
     inspector.overview()
-    inspector.listing(["video", "none"], ["started", "reserved", "pending", "scheduled", "failed", "complete"], 10)
+    inspector.listing(["video", "none"], STATUSES, 10)
     inspector.find("abcd")
+    inspector.nodes()
+    inspector.tasks(["abcd-1", "none"])
+    inspector.failed("video")
 
     assert state() == before

@@ -28,10 +28,10 @@ LAYERS = {
         "attempt", "roster", "spool", "tree", "trouble",
     ],
     "data": [
-        "protocol.*", "task", "inspector", "lookout", "survey", "places", "invariants", "questions", "census", "recheck",
-        "audit", "checkup",
+        "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
+        "recheck", "audit", "checkup",
     ],
-    "objects": ["client", "queue", "listener", "processor", "recovery", "doctor"],
+    "objects": ["client", "queue", "listener", "listeners", "processor", "recovery", "doctor"],
     "programs": [
         "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
         "scheduler", "demo", "demo_*",

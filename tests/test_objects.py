@@ -578,3 +578,38 @@ def seed_listener(cli, node):
     cli.sadd("blueque_listeners_video", node)
     cli.lpush(f"blueque_reserved_tasks_video_{node}", "t1")
     cli.hset("blueque_task_t1", mapping={"status": "started", "queue": "video", "node": node})
+
+
+@pytest.fixture
+def failed(client, listener, queue):
+    """Three tasks that have failed, in this order: a day ago and an hour ago for one reason, and now for another."""
+    ids = []
+    for error, age in ((ValueError("bad"), 86400), (ValueError("bad"), 3600), (OSError("full"), 0)):
+        ids.append(queue.enqueue("in"))
+        processor = client.get_processor(listener.listen())
+        processor.start(77)
+        processor.report({"status": "failed", "error": str(error), "error_type": type(error).__name__,
+                          "finished": time.time() - age})
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "chosen"),
+    [
+        ({}, [0, 1, 2]), ({"error_type": "ValueError"}, [0, 1]), ({"older_than": 1800}, [0, 1]), ({"limit": 1}, [0]),
+        ({"older_than": 7200, "error_type": "OSError"}, []), ({"older_than": 1800, "limit": 9}, [0, 1]),
+    ],
+)
+def test_failed_tasks_are_told_and_requeued_by_reason_age_and_number(client, queue, failed, narrowing, chosen):
+    told = [task.id for task in queue.failed_tasks(**narrowing)]
+    requeued = queue.requeue_failed(**narrowing)
+
+    assert (told, requeued) == ([failed[n] for n in chosen],) * 2
+    assert [client.get_task(task_id).status for task_id in requeued] == ["pending"] * len(chosen)
+    assert client.get_inspector().pending("video") == len(chosen)
+
+
+def test_a_task_that_failed_by_a_clock_that_is_ahead_is_failed_too(queue, cli, failed):
+    cli.hset(f"blueque_task_{failed[0]}", "finished", time.time() + 3600)
+
+    assert queue.requeue_failed() == failed

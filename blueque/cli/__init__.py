@@ -1,6 +1,7 @@
 """The commands: arguments become calls, and what comes back becomes text or JSON. Nothing here changes Redis by itself.
 
-main.py is the program `blueque` (overview.py, tasks.py and enqueue.py are its verbs), listener.py and scheduler.py are the
-daemons. They share options.py (options, and the values people write), show.py (text and JSON), exits.py (from an error to
-a sentence and an exit code) and failure.py (the table of exit codes).
+main.py is the program `blueque`; its verbs are in status.py, tasks.py (ls, and show with facts.py), doctor.py, enqueue.py,
+cancel.py, requeue.py (these two with actions.py) and node.py. listener.py and scheduler.py are the daemons. They share
+options.py (options, and the values people write), show.py (text and JSON), consent.py (the question before what cannot be
+undone), exits.py (from an error to a sentence and an exit code) and failure.py (the table of exit codes).
 """

@@ -1,0 +1,660 @@
+"""blueque cancel, requeue and node drain: what they do, when they ask, and what they say of those that cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+from faults import Fault
+from running import Programs, until
+from test_cli import NODE, PROGRAM, enqueue, fail, start
+
+from blueque import protocol
+
+UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
+
+
+@pytest.fixture
+def environ(url):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_"))}
+    return kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8", "COLUMNS": "80", "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def run(environ):
+    """Run the program without a terminal."""
+
+    def run(*arguments, stdin="", **more):
+        return subprocess.run(
+            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
+        )
+
+    return run
+
+
+@pytest.fixture
+def begin(environ):
+    """Start the program without a terminal, and end it with the test."""
+    begun = []
+
+    def begin(*arguments):
+        begun.append(subprocess.Popen(
+            [*PROGRAM, *arguments], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        ))
+        return begun[-1]
+
+    yield begin
+    for program in begun:
+        program.kill()
+        program.communicate()
+
+
+@pytest.fixture
+def answer(environ):
+    """Run the program on a terminal, type an answer once it asks, and return (exit code, what was seen)."""
+
+    def answer(typed, *arguments, **streams):
+        ours, theirs = pty.openpty()
+        all_streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | streams
+        program = subprocess.Popen([*PROGRAM, *arguments], env=environ, **all_streams)
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := _read(ours):
+                seen += piece
+                if typed and seen.endswith(b"[y/N] "):
+                    os.write(ours, typed)
+                    typed = b""
+            return program.wait(30), seen.decode().replace("\r\n", "\n")
+        finally:
+            os.close(ours)
+            program.kill()
+            program.wait()
+
+    return answer
+
+
+def _read(terminal):
+    assert select.select([terminal], [], [], 30)[0], "it waits for something that is not asked here"
+    try:
+        return os.read(terminal, 65536)
+    except OSError:                                    # the other end is closed
+        return b""
+
+
+@pytest.fixture(autouse=True)
+def listener(redis):
+    """A registered listener of the queue video."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+
+def cancel(redis, task, by="ada"):
+    protocol.cancel(redis, "video", task, by, None, time.time())
+
+
+def statuses(client, *tasks):
+    return [client.get_task(task).status for task in tasks]
+
+
+# cancel
+
+
+def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, client):
+    enqueue(redis, "pending-1")
+    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+
+    result = run("cancel", "pend", "scheduled-1", "--by", "ada", "--reason", "bad input")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "pending-1  cancelled\nscheduled-1  cancelled\n"
+    task = client.get_task("pending-1")
+    assert (task.status, task.cancelled_by, task.cancel_reason) == ("cancelled", "ada", "bad input")
+
+
+def test_who_cancels_is_the_user_of_the_command_unless_said(run, redis, client):
+    enqueue(redis, "pending-1")
+
+    run("cancel", "pending-1")
+
+    assert "@" in client.get_task("pending-1").cancelled_by
+
+
+def test_the_ids_come_from_standard_input(run, redis, client):
+    for n in range(3):
+        enqueue(redis, f"task-{n}")
+
+    result = run("cancel", "-", "task-2", stdin="task-0\n\n  task-1\ntask-0\n")
+
+    assert result.stdout.split() == ["task-0", "cancelled", "task-1", "cancelled", "task-2", "cancelled"]
+
+
+def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
+    before = state()
+
+    result = run("cancel", "-")
+
+    assert (result.returncode, result.stdout, result.stderr, state()) == (0, "", "no such tasks\n", before)
+
+
+@pytest.mark.parametrize("ambiguous", ["abcd", "abc"])
+@pytest.mark.parametrize("verb", [["cancel"], ["requeue"]])
+def test_a_beginning_that_does_not_say_which_stops_everything(run, redis, state, verb, ambiguous):
+    for task in ("abcd-1", "abcd-2", "other-1"):
+        enqueue(redis, task)
+    before = state()
+
+    result = run(*verb, "other-1", ambiguous)
+
+    assert (result.returncode, result.stdout, state()) == (2, "", before)
+
+
+def test_a_task_that_is_not_there_is_code_3(run):
+    result = run("cancel", "nothing-1")
+
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "'nothing-1'" in result.stderr
+
+
+def test_of_several_the_one_that_is_not_there_does_not_hold_up_the_others(run, redis):
+    enqueue(redis, "pending-1")
+
+    result = run("cancel", "nothing-1", "pending-1")
+
+    assert (result.returncode, result.stdout) == (3, "pending-1  cancelled\n")
+    assert result.stderr == "no task 'nothing-1'\n"
+
+
+def test_without_a_terminal_what_runs_is_not_cancelled_and_the_loss_is_said(run, redis, state):
+    start(redis, "running-1")
+    enqueue(redis, "pending-1")
+    before = state()
+
+    one, both = run("cancel", "running-1"), run("cancel", "pending-1", "running-1")
+
+    assert (one.returncode, one.stdout, both.returncode, both.stdout, state()) == (6, "", 6, "", before)
+    assert "task running-1 is running, and 2 h 1 m of work would be lost\n" in one.stderr
+    assert "1 of 2 tasks is running, and 2 h 1 m of work would be lost\n" in both.stderr
+    assert "--yes" in one.stderr
+    assert len(one.stderr.splitlines()) <= 3
+
+
+def test_with_yes_what_runs_is_being_cancelled(run, redis, client, cli):
+    start(redis, "running-1")
+
+    result = run("cancel", "running-1", "--yes", "--by", "ada", "--reason", "bad input")
+
+    assert (result.returncode, result.stdout) == (0, "running-1  cancelling\n")
+    task = client.get_task("running-1")
+    assert (task.status, task.cancelled_by, task.cancel_reason) == ("started", "ada", "bad input")
+    assert task.cancel == pytest.approx(time.time(), abs=20)
+    assert cli.exists(f"blueque_orders_video_{NODE}")
+
+
+@pytest.mark.parametrize("typed", [b"y\n", b"Yes\n", b" YES \n"])
+def test_on_a_terminal_a_yes_cancels_what_runs(answer, redis, client, typed):
+    start(redis, UUID)
+    protocol.progress(redis, "video", UUID, f"secret-{UUID}", NODE, "63 % \x1b[2J", time.time())
+
+    code, seen = answer(typed, "cancel", "7c1f")
+
+    assert (code, client.get_task(UUID).cancel is not None) == (0, True)
+    assert re.search(r"^7c1f0a92  video  gpu-1_4021  2 h 1 m  63 % \\x1b\[2J$", seen, re.MULTILINE)
+    assert "Task 7c1f0a92 is running, and 2 h 1 m of work would be lost.\nCancel it? [y/N] " in seen
+    assert seen.endswith("7c1f0a92  cancelling\n")
+
+
+@pytest.mark.parametrize("typed", [b"\n", b"n\n", b"no\n", b"yn\n", b"maybe\n", b"\x04"])
+def test_any_other_answer_is_a_no_and_nothing_is_done(answer, redis, state, typed):
+    start(redis, "running-1")
+    enqueue(redis, "pending-1")
+    before = state()
+
+    code, seen = answer(typed, "cancel", "running-1", "pending-1")
+
+    assert (code, state()) == (6, before)
+    assert "Cancel all 2? [y/N]" in seen
+    assert seen.endswith("blueque: nothing was done\n")
+
+
+def test_ctrl_c_is_an_answer_too(answer, redis, state):
+    start(redis, "running-1")
+    before = state()
+
+    # Its own session, with the terminal as the controlling one, or a Ctrl-C would be no signal.
+    code, _ = answer(b"\x03", "cancel", "running-1", start_new_session=True, preexec_fn=lambda: _take_terminal())
+
+    assert (code, state()) == (130, before)
+
+
+def _take_terminal():
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stderr"])
+def test_a_question_that_cannot_be_seen_or_answered_is_not_asked(answer, redis, state, stream):
+    start(redis, "running-1")
+    before = state()
+
+    code, seen = answer(b"y\n", "cancel", "running-1", **{stream: subprocess.DEVNULL})
+
+    assert (code, state()) == (6, before)
+    assert "[y/N]" not in seen
+
+
+def test_the_answer_to_the_question_is_data_and_the_question_is_not(answer, redis, tmp_path):
+    start(redis, "running-1")
+
+    with (tmp_path / "out").open("wb") as out:
+        code, _ = answer(b"y\n", "cancel", "running-1", stdout=out)
+
+    assert (code, (tmp_path / "out").read_text()) == (0, "running-1  cancelling\n")
+
+
+def test_nobody_is_asked_twice_about_a_task_that_is_being_cancelled(run, redis):
+    start(redis, "running-1")
+    cancel(redis, "running-1")
+
+    result = run("cancel", "running-1")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "running-1  cancelling\n", "")
+
+
+def test_nobody_is_asked_about_tasks_that_wait(run, redis, client):
+    for n in range(3):
+        enqueue(redis, f"task-{n}")
+
+    assert run("cancel", "task-0", "task-1", "task-2").returncode == 0
+    assert statuses(client, "task-0", "task-1", "task-2") == ["cancelled"] * 3
+
+
+def test_what_cannot_be_cancelled_is_code_5_with_the_reason_and_the_others_are(run, redis, client, cli):
+    fail(redis, "failed-1")
+    cli.hset("blueque_task_failed-1", "finished", "1795238548.5")
+    enqueue(redis, "pending-1")
+    cli.hset("blueque_task_legacy-1", mapping={"status": "started", "queue": "video", "node": "old_1", "pid": "5"})
+
+    result = run("cancel", "failed-1", "pending-1", "legacy-1", "--yes")
+
+    assert (result.returncode, result.stdout) == (5, "pending-1  cancelled\n")
+    failed, legacy = result.stderr.splitlines()
+    assert failed == "task failed-1 cannot be cancelled: it is failed already, since 2026-11-21 05:22:28 UTC"
+    assert "1.0.0" in legacy
+
+
+def test_what_was_cancelled_before_is_cancelled(run, redis, state):
+    enqueue(redis, "pending-1")
+    cancel(redis, "pending-1")
+    before = state()
+
+    result = run("cancel", "pending-1", "--by", "bob")
+
+    assert (result.returncode, result.stdout, state()) == (0, "pending-1  cancelled\n", before)
+
+
+def test_a_hash_that_is_no_task_is_code_5(run, cli):
+    cli.hset("blueque_task_stump-1", "updated", "1")
+
+    result = run("cancel", "stump-1")
+
+    assert (result.returncode, result.stdout) == (5, "")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("wait", [["--wait"], ["--wait", "20s"], ["--wait=20"]])
+def test_wait_tells_that_the_task_was_cancelled(begin, redis, client, wait):
+    start(redis, "running-1")
+    program = begin("cancel", *wait, "running-1", "--yes")
+
+    until(lambda: client.get_task("running-1").cancel)
+    protocol.confirm_cancel(redis, "video", "running-1", "secret-running-1", NODE, time.time())
+
+    output, talk = program.communicate(timeout=30)
+    assert (program.returncode, output, talk) == (0, "running-1  cancelled\n", "")
+
+
+@pytest.mark.parametrize(("status", "word"), [("complete", "completed"), ("failed", "failed")])
+def test_wait_tells_that_the_task_ended_by_itself_first(begin, redis, client, status, word):
+    start(redis, "running-1")
+    program = begin("cancel", "running-1", "--yes", "--wait")
+
+    until(lambda: client.get_task("running-1").cancel)
+    if status == "complete":
+        protocol.complete(redis, "video", "running-1", "secret-running-1", NODE, "out", None, time.time())
+    else:
+        protocol.fail(redis, "video", "running-1", "secret-running-1", NODE, "why", time.time())
+
+    output, talk = program.communicate(timeout=30)
+    assert (program.returncode, output) == (5, f"running-1  {status}\n")
+    assert talk == f"task running-1 had {word} before it could be cancelled\n"
+
+
+def test_wait_ends_when_its_time_is_over(run, redis):
+    start(redis, "running-1")
+    enqueue(redis, "pending-1")
+
+    result = run("cancel", "running-1", "pending-1", "--yes", "--wait", "100ms")
+
+    assert (result.returncode, result.stdout) == (124, "pending-1  cancelled\nrunning-1  cancelling\n")
+    assert result.stderr == "1 task not ended after 0.1 s; see: blueque show running-1\n"
+
+
+def test_wait_without_a_time_does_not_take_the_id_for_one(run, redis):
+    enqueue(redis, "12345678")
+
+    result = run("cancel", "--wait", "12345678")
+
+    assert (result.returncode, result.stdout) == (0, "12345678  cancelled\n")
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_cancelling(begin, redis, client, cli):
+    start(redis, "running-1")
+    program = begin("cancel", "running-1", "--yes", "--wait")
+    until(lambda: client.get_task("running-1").cancel)
+    cli.config_resetstat()
+    until(lambda: "cmdstat_hmget" in cli.info("commandstats"))           # it looks whether the task has ended: it waits
+
+    program.send_signal(signal.SIGINT)
+
+    _, talk = program.communicate(timeout=30)
+    assert (program.returncode, talk.startswith("No longer waiting")) == (130, True)
+    assert client.get_task("running-1").cancel is not None
+
+
+def test_cancel_as_json_tells_what_became_of_each(run, redis):
+    fail(redis, "failed-1")
+    start(redis, "running-1")
+    enqueue(redis, "pending-1")
+
+    result = run("cancel", "failed-1", "running-1", "pending-1", "--yes", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.returncode, told["blueque"], told["kind"]) == (5, 2, "cancel")
+    assert [(item["id"], item["queue"], item["status"]) for item in told["items"]] == [
+        ("failed-1", "video", None), ("running-1", "video", "cancelling"), ("pending-1", "video", "cancelled")
+    ]
+    assert "it is failed already" in told["items"][0]["refusal"]
+    assert [item["refusal"] for item in told["items"][1:]] == [None, None]
+
+
+def test_when_redis_goes_away_in_between_it_says_how_far_it_got(run, redis, proxy):
+    for n in range(3):
+        enqueue(redis, f"task-{n}")
+    proxy.arm(Fault.CUT_BEFORE, having=b"WATCH\r\n$19\r\nblueque_task_task-1\r\n")
+
+    result = run("cancel", "task-0", "task-1", "task-2", BLUEQUE_REDIS_URL=proxy.url)
+
+    assert (result.returncode, result.stdout, proxy.has_struck) == (69, "task-0  cancelled\n", True)
+    assert result.stderr.startswith("1 of 3 done, then it stopped:\n")
+
+
+def test_cancel_ends_a_real_task_and_waits_for_it(run, url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write("""
+            import time
+            def work(task):
+                open("pid", "w").write(str(__import__("os").getpid()))
+                time.sleep(600)
+        """)
+        programs.listener("work:work")
+        task_id = programs.client.get_queue("work").enqueue("in")
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        pid = int((tmp_path / "pid").read_text())
+
+        result = run("cancel", task_id[:8], "--yes", "--wait", "20s", "--reason", "enough")
+
+        assert (result.returncode, result.stdout, result.stderr) == (0, f"{task_id}  cancelled\n", "")
+        task = programs.client.get_task(task_id)
+        assert (task.status, task.cancel_reason) == ("cancelled", "enough")
+        assert not os.path.exists(f"/proc/{pid}")
+
+
+# requeue
+
+
+@pytest.mark.parametrize("end", [fail, lambda redis, task: (enqueue(redis, task), cancel(redis, task))])
+def test_a_failed_or_cancelled_task_is_put_in_line_again_without_a_question(run, redis, client, end):
+    end(redis, "ended-1")
+
+    result = run("requeue", "ende")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ended-1  pending\n", "")
+    task = client.get_task("ended-1")
+    assert (task.status, task.error, task.requeued is not None) == ("pending", None, True)
+
+
+def test_what_has_not_failed_is_code_5_and_the_others_are_put_in_line(run, redis, client):
+    fail(redis, "failed-1")
+    start(redis, "running-1")
+
+    result = run("requeue", "running-1", "failed-1")
+
+    assert (result.returncode, result.stdout) == (5, "failed-1  pending\n")
+    assert result.stderr == "task running-1 cannot be put in line again while it is started\n"
+
+
+def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
+    for n in range(3):
+        fail(redis, f"failed-{n}")
+    before = state()
+
+    refused = run("requeue", "-", stdin="failed-0\nfailed-1\n")
+    denied = answer(b"n\n", "requeue", "failed-0", "failed-1")
+    assert (refused.returncode, refused.stdout, denied[0], state()) == (6, "", 6, before)
+    assert "2 tasks would start a second time\n" in refused.stderr
+
+    code, seen = answer(b"y\n", "requeue", "failed-0", "failed-1")
+    assert (code, statuses(client, "failed-0", "failed-1", "failed-2")) == (0, ["pending", "pending", "failed"])
+    assert "2 tasks would start a second time.\nPut them in line again? [y/N] " in seen
+
+    assert run("requeue", "failed-2", "failed-1", "--yes").returncode == 5
+    assert client.get_task("failed-2").status == "pending"
+
+
+def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(run, redis, cli):
+    for n in (2, 0, 1):
+        fail(redis, f"failed-{n}")
+
+    result = run("requeue", "--failed", "video", "--yes")
+
+    assert result.stdout.split()[::2] == ["failed-2", "failed-0", "failed-1"]
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["failed-1", "failed-0", "failed-2"]
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "tasks"),
+    [
+        (["--error-type", "lost"], ["new", "old"]), (["--older-than", "1h"], ["old", "aged"]),
+        (["--limit", "2"], ["new", "old"]), (["--error-type", "lost", "--older-than", "1h"], ["old"]),
+        (["--error-type", "ValueError"], []),
+        (["--older-than", "0"], ["new", "old", "aged"]), (["--error-type", "exit", "--limit", "9"], ["aged"]),
+    ],
+)
+def test_the_failed_tasks_are_narrowed_down(run, redis, cli, client, narrowing, tasks):
+    for task, error_type, age in (("new", "lost", 10), ("old", "lost", 7200), ("aged", "exit", 7200)):
+        fail(redis, task, error_type=error_type)
+        cli.hset(f"blueque_task_{task}", "finished", time.time() - age)
+
+    seen = json.loads(run("requeue", "--failed", "video", "--dry-run", "--json", *narrowing).stdout)
+    result = run("requeue", "--failed", "video", "--yes", *narrowing)
+
+    assert (result.returncode, result.stdout.split()[::2], [item["id"] for item in seen["items"]]) == (0, tasks, tasks)
+    assert [task for task in ("new", "old", "aged") if client.get_task(task).status == "pending"] == sorted(
+        tasks, key=["new", "old", "aged"].index
+    )
+
+
+def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
+    fail(redis, "failed-1")
+    fail(redis, "failed-2")
+    enqueue(redis, "pending-1")
+    before = state()
+
+    every, one = run("requeue", "--failed", "video", "--dry-run"), run("requeue", "failed-1", "pending-1", "--dry-run")
+
+    assert (every.returncode, every.stdout) == (0, "failed-1  failed\nfailed-2  failed\n")
+    assert every.stderr == "2 tasks would be put in line again.\n"
+    assert (one.returncode, one.stderr.splitlines()[-1]) == (5, "1 task would be put in line again.")
+    assert "pending-1 cannot be put in line again while it is pending" in one.stderr
+    assert state() == before
+
+
+def test_nothing_that_failed_is_nothing_to_do_and_no_such_queue_is_code_3(run, redis):
+    enqueue(redis, "pending-1")
+
+    nothing, nowhere = run("requeue", "--failed", "video"), run("requeue", "--failed", "vidoe")
+
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no such tasks\n")
+    assert (nowhere.returncode, nowhere.stdout) == (3, "")
+    assert "'vidoe'" in nowhere.stderr
+
+
+def lose(redis, task):
+    enqueue(redis, task)
+    protocol.pop(redis, "video", NODE, "i1")
+    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
+    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time(), {"files": f"gpu-1:/spool/{task}/1"})
+    protocol.fail(redis, "video", task, f"secret-{task}", NODE, "gone", time.time(), {"error_type": "lost"})
+
+
+def test_of_a_lost_task_it_is_said_that_its_old_process_may_run_and_where_its_files_are(run, redis):
+    lose(redis, "lost-1")
+
+    result = run("requeue", "lost-1")
+
+    assert (result.returncode, result.stdout) == (0, "lost-1  pending\n")
+    assert f"lost with {NODE}" in result.stderr
+    assert "gpu-1:/spool/lost-1/1" in result.stderr
+    assert re.search(r"^last_files +gpu-1:/spool/lost-1/1\n.*counts no more", run("show", "lost-1").stdout, re.MULTILINE)
+
+
+def test_the_question_says_how_many_were_lost(run, redis):
+    lose(redis, "lost-1")
+    fail(redis, "failed-1")
+    fail(redis, "failed-2")
+
+    assert "3 tasks would start a second time; 1 of them lost" in run("requeue", "--failed", "video").stderr
+
+
+def test_requeue_as_json_tells_what_became_of_each(run, redis):
+    fail(redis, "failed-1")
+    enqueue(redis, "pending-1")
+
+    told = json.loads(run("requeue", "failed-1", "pending-1", "--json").stdout)
+
+    assert (told["kind"], told["dry_run"]) == ("requeue", False)
+    assert [(item["id"], item["status"]) for item in told["items"]] == [("failed-1", "pending"), ("pending-1", None)]
+
+
+def test_requeue_says_in_its_help_that_it_is_the_consent(run):
+    assert "your consent to start the work a second time" in " ".join(run("requeue", "--help").stdout.split())
+
+
+# node drain
+
+
+def register(redis, node, queue="video", **facts):
+    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": 10, **facts}, time.time())
+
+
+def orders(cli):
+    return {key.rpartition("_listener_")[2] for key in cli.keys("blueque_listener_*") if cli.hget(key, "order") == "drain"}
+
+
+def test_one_listener_is_told_without_a_question(run, redis, cli):
+    register(redis, "gpu-1.cluster.example.com_22")
+    start(redis, "running-1")
+
+    result = run("node", "drain", "gpu-1_4021")
+
+    assert (result.returncode, result.stderr, orders(cli)) == (0, "", {f"video_{NODE}"})
+    assert re.search(rf"^{NODE} +video +draining +leaves after running-1$", result.stdout, re.MULTILINE)
+
+
+def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
+    register(redis, "gpu-1.cluster.example.com_22", "audio")
+    register(redis, "gpu-2.cluster.example.com_22")
+    start(redis, "running-1")
+
+    refused = run("node", "drain", "gpu-1.cluster.example.com")
+    denied, _ = answer(b"\n", "node", "drain", "gpu-1")
+    assert (refused.returncode, refused.stdout, denied, orders(cli)) == (6, "", 6, set())
+    assert "2 listeners would leave, 1 of them after the task they have\n" in refused.stderr
+
+    code, seen = answer(b"y\n", "node", "drain", "gpu-1")
+    assert (code, orders(cli)) == (0, {f"video_{NODE}", "audio_gpu-1.cluster.example.com_22"})
+    assert "Drain them? [y/N] " in seen
+
+    assert run("node", "drain", "gpu-1", "--yes").returncode == 0
+
+
+def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
+    cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
+    register(redis, "gpu-1.cluster.example.com_2", beat_every=0)
+    register(redis, "gpu-1.cluster.example.com_3")
+    protocol.fence(redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0")
+
+    result = run("node", "drain", "gpu-1")
+
+    assert (result.returncode, orders(cli)) == (5, {f"video_{NODE}"})
+    assert len(result.stdout.splitlines()) == 2
+    legacy, library, dead = result.stderr.splitlines()
+    assert legacy.startswith("gpu-1.cluster.example.com_1 of video was not told:")
+    assert ("1.0.0" in legacy, "library" in library, "dead" in dead) == (True, True, True)
+
+
+def test_nobody_of_that_name_is_code_3_and_a_name_of_two_hosts_code_2(run, redis, cli):
+    register(redis, "gpu-1.cluster.example.net_4021")
+
+    nobody, two = run("node", "drain", "gpu-9"), run("node", "drain", "gpu-1")
+
+    assert (nobody.returncode, two.returncode, orders(cli)) == (3, 2, set())
+    assert "'gpu-9'" in nobody.stderr
+    assert "gpu-1.cluster.example.com, gpu-1.cluster.example.net" in two.stderr
+
+
+def test_a_silent_listener_is_told_and_that_it_is_silent(run, redis, cli):
+    cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
+
+    result = run("node", "drain", NODE)
+
+    assert (result.returncode, orders(cli)) == (0, {f"video_{NODE}"})
+    assert "obeys when it beats again" in result.stdout
+
+
+def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):
+    cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
+    start(redis, "running-1")
+
+    told = json.loads(run("node", "drain", "gpu-1", "--json").stdout)
+
+    assert told["kind"] == "drain"
+    assert [(item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]] == [
+        (NODE, "video", "draining", ["running-1"]), ("gpu-1.cluster.example.com_1", "video", None, [])
+    ]
+
+
+def test_a_real_listener_leaves_when_it_is_told_to_drain(run, url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write("def work(task): return 1")
+        listener = programs.listener("work:work", slots=2)
+        (node, *_) = [node.id for node in programs.client.get_listeners().find(_host(programs))]
+
+        result = run("node", "drain", node.rpartition("_")[0], "--yes")
+
+        assert (result.returncode, len(result.stdout.splitlines())) == (0, 3)
+        assert listener.wait() == 0
+
+
+def _host(programs):
+    return programs.client.get_inspector().listeners("work")[0].rpartition("_")[0]
