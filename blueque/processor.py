@@ -69,7 +69,8 @@ class Processor:
 
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
-        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, time.time())
+        now, facts = time.time(), self._last_files()
+        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, now, facts)
         log.info("release task=%s queue=%s node=%s status=%s", self._task.id, self._queue, self._node, status)
         return status
 
@@ -133,7 +134,7 @@ class Processor:
         return time.time() + policy.delay(failures), failures + 1
 
     def _retry(self, record: Mapping[str, Any], eta: float, failures: int) -> None:
-        facts = _facts(record, MEASURED) | {
+        facts = _facts(record, MEASURED) | self._last_files() | {
             "last_error": record["error"], "last_error_type": record.get("error_type") or "error", "failures": failures
         }
         now = time.time()
@@ -143,6 +144,10 @@ class Processor:
             "retry task=%s queue=%s node=%s status=%s in=%.1fs error=%s",
             self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _first_line(record["error"]),
         )
+
+    def _last_files(self) -> dict[str, str]:
+        """Return where this attempt has left its files, for the task that goes on without it."""
+        return {"last_files": self._task.files} if self._task.files else {}
 
     def _complete(
         self, text: str, encoding: str | None, facts: Mapping[str, Any], finished: float | None = None
