@@ -197,6 +197,20 @@ def test_who_beats_in_the_last_moment_is_not_dead(redis, other, cli, judge, over
     assert time.monotonic() - began >= LEASE
 
 
+def test_who_beats_after_the_look_and_before_the_fence_is_not_dead(redis, other, cli, judge, monkeypatch):
+    register(redis)
+    read, beats = judge._inspector.registration, []
+
+    def read_late(queue, node):
+        if not beats:
+            beats.append(beat(other, 1))
+        return read(queue, node)
+
+    monkeypatch.setattr(judge._inspector, "registration", read_late)
+    look_until(judge, lambda: beats, "the last look at the registration")
+    assert is_alive(cli)
+
+
 def test_a_judge_does_not_judge_its_own_listener(redis, cli, judge):
     register(redis)
     register(redis, "control_1", lease=2 * LEASE)
@@ -653,13 +667,12 @@ def test_the_scheduler_notices_a_listener_that_comes_to_a_queue_without_one(clie
 
 
 def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cli, monkeypatch):
-    cli.zadd("blueque_queues", {"video": 0})
+    register(redis)
     scheduler = Scheduler(client)
     with monkeypatch.context() as patch:
         patch.setattr("blueque.recovery.protocol.observe", lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")))
         with pytest.raises(RedisAway):
             scheduler.step()
-    register(redis)
     serve(scheduler, lambda: not is_alive(cli))
     scheduler._lookout.close()
 
