@@ -284,7 +284,6 @@ class Slot:
         try:
             self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
             task_process.open_gate(spare.gate, attempt)
-            self._have_spares()
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
             attempt.mark_reported()
@@ -296,6 +295,7 @@ class Slot:
             pass
         finally:
             os.close(spare.gate)
+        self._have_spares()                            # after the close: they would inherit it
         news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
         return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
 
