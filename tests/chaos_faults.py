@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
-from chaos_stage import AWAY_AGAIN, LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
+from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
 from running import is_there, until
 
 from blueque import keys
@@ -148,7 +148,7 @@ class Injector:
         self._jobs.append(is_over)
 
     def _is_away(self, node: Node, cause: str, seconds: float) -> None:
-        self.away.append(Away(node.name, cause, now(), now() + seconds + AWAY_AGAIN))
+        self.away.append(Away(node.name, cause, now(), now() + seconds))
 
     def _start_again(self, node: Node) -> None:
         node.start()
@@ -227,7 +227,7 @@ class Injector:
             since = now()
             node.crash()
             seconds = self._later(low, high, lambda node=node: self._start_again(node))  # type: ignore[misc]
-            self.away.append(Away(node.name, CRASHED, since, now() + seconds + AWAY_AGAIN))
+            self.away.append(Away(node.name, CRASHED, since, now() + seconds))
             return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
         return None
 
@@ -329,6 +329,9 @@ class Injector:
         for wire in wires:
             do(wire)
         seconds = self._later(low, high, lambda: self._heal(wires))
+        for node in self._stage.nodes:
+            if node.wire in wires:
+                self._is_away(node, "network disturbed", seconds)
         return f"{where} for {seconds:.2f} s"
 
     def _heal(self, wires: list[Wire]) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 FOREVER = float("inf")
 CRASHED = "node crashed"
+BACK = 1.5                                             # seconds that may pass until others know that a node is back
+BETWEEN = 0.5                                          # seconds between two disturbances that are one to a node
 LAST_WORDS = 1.0                                       # seconds that a task may take from its last line to its exit record
 
 
@@ -95,6 +97,10 @@ class Away(NamedTuple):
     since: float
     until: float = FOREVER
 
+    def covers(self, node: str, since: float, until: float) -> bool:
+        """Tell whether the node was away, or was just coming back, after `since`, and from before `until`."""
+        return self.node == node and self.until + BACK >= since and self.since <= until
+
 
 @dataclass
 class Promise:
@@ -161,7 +167,7 @@ def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tu
                     continue
                 causes = [
                     span.cause for span in spans
-                    if span.node == older.node and span.until >= older.began and span.since + lost_after <= newer.began
+                    if span.covers(older.node, older.began, newer.began - lost_after)
                 ]
                 if causes:
                     excused[causes[0]] += 1
@@ -199,7 +205,7 @@ def redone(
             was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS or any(
                 span.node == run.node and 0 <= span.since - run.seen < LAST_WORDS for span in crashes
             )
-            was_away = any(span.node == run.node and span.since <= run.seen + LAST_WORDS <= span.until for span in spans)
+            was_away = any(span.covers(run.node, run.seen, run.seen + LAST_WORDS) for span in spans)
             if not was_cut_short and not was_away:
                 what = f"attempt {run.attempt} on node {run.node} came to its end at {run.seen:.3f}"
                 wrong.append(f"task {task}: {what}, and was done again or given up")
@@ -211,7 +217,7 @@ def joined(away: Iterable[Away]) -> list[Away]:
     found: list[Away] = []
     for span in sorted(away, key=lambda span: (span.node, span.since)):
         last = found[-1] if found else None
-        if last is not None and last.node == span.node and span.since <= last.until:
+        if last is not None and last.node == span.node and span.since <= last.until + BETWEEN:
             cause = last.cause if span.cause in last.cause else f"{last.cause}, {span.cause}"
             found[-1] = Away(last.node, cause, last.since, max(last.until, span.until))
         else:

@@ -26,7 +26,6 @@ from blueque.embedded import Server, running_server
 QUEUE = "chaos"
 BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0
 SLOTS = 3
-AWAY_AGAIN = 1.5                                       # seconds for which a node that is back may have no word of it yet
 
 # Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of its own.
 INIT = "import signal, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN); time.sleep(86400)"
