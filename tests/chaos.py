@@ -1,7 +1,8 @@
 """Real chaos: real processes, a real Redis and a network between them, which die, freeze and come back while tasks run.
 
-`python tests/chaos.py [--seconds 180] [--seed N] [--directory DIR]` prints a table and exits 1 when a promise was broken.
-What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py. Times in the log count from the beginning.
+`python tests/chaos.py [--seconds 180] [--tasks N] [--seed N] [--directory DIR]` prints a table, and exits 1 when a promise
+was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py. Times in the log count
+from the beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from blueque.audit import audit
 
 DRAIN = 45.0                                           # seconds by which everything has ended when the faults have stopped
 LEAVE = 30.0
-PATIENCE = 60.0                                        # seconds more than asked for, until each fault has struck
+PATIENCE = 40.0                                        # seconds more than twice as long as asked for, if need be
 LOOK, SAMPLE = 0.02, 0.5                               # seconds between two looks at who runs, between two samples
 TOLERANCE = 0.3                                        # seconds by which a judge's clock may be ahead of our first look
 # Why a task without a policy may fail here.
@@ -51,13 +52,15 @@ class Chaos:
         self.wrong: list[str] = []
         self.table: dict[str, object] = {"seed": seed}
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
         self._stage.open()
         self._until(lambda: bool(self._ledger.running), 20.0, "the first task")
         began = now()
-        # A busy machine may need longer until each fault has struck.
-        while now() < began + seconds or (self._injector.never and now() < began + seconds + PATIENCE):
+        # A busy machine may need longer until each fault has struck and so many tasks have begun.
+        while now() < began + seconds or (
+            (self._injector.never or len(self._ledger.runs) < tasks) and now() < began + 2 * seconds + PATIENCE
+        ):
             self._injector.step()
             self._look()
             self._supervise()
@@ -212,7 +215,7 @@ class Chaos:
         self.table |= {"overlapping, without excuse": len(without)}
 
     def _count(self, tasks: dict[str, Promise], ends: dict[str, Task]) -> None:
-        endings = Counter(f"{end.status} {end.error_type or ''}".strip() for end in ends.values())
+        endings = Counter(f"{end.status or 'never came to be'} {end.error_type or ''}".strip() for end in ends.values())
         runs = self._ledger.runs
         self.table |= {
             "accepted": sum(promise.is_accepted for promise in tasks.values()),
@@ -262,11 +265,11 @@ def _judge_end(promise: Promise, end: Task, runs: list[Run]) -> list[str]:
     return []
 
 
-def chaos(seconds: float, seed: int, directory: Path) -> Chaos:
-    """Have chaos for so long, and return what came of it."""
+def chaos(seconds: float, seed: int, directory: Path, tasks: int = 0) -> Chaos:
+    """Have chaos for so long, and until so many tasks have begun, and return what came of it."""
     with open_stage(directory, seed) as stage:
         run = Chaos(stage, seed)
-        run.run(seconds)
+        run.run(seconds, tasks)
     return run
 
 
@@ -279,13 +282,14 @@ def report(run: Chaos) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--tasks", type=int, default=0, help="go on until so many have begun, for twice as long at most")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--directory", type=Path, help="where everything is written; stays, and must be empty")
     given = parser.parse_args(argv)
     with contextlib.ExitStack() as stack:
         directory = given.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-")))
         directory.mkdir(exist_ok=True)
-        run = chaos(given.seconds, given.seed, directory)
+        run = chaos(given.seconds, given.seed, directory, given.tasks)
         print(report(run), flush=True)
         if run.wrong:
             print((directory / "chaos.log").read_text())

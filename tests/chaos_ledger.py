@@ -199,7 +199,9 @@ def redone(
         promise = tasks[task] if task in tasks else Promise()
         for run in its:
             has_failed = promise.how == "fail" and run.attempt < 2
-            is_right = len(its) > 1 or task not in given_up if run.attempt == newest else has_failed
+            # Given up may have been an earlier attempt, killed before it had written a line.
+            is_last_right = newest > 1 or task not in given_up
+            is_right = is_last_right if run.attempt == newest else has_failed
             if not run.ended or is_right or promise.consents:
                 continue
             was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS or any(

@@ -58,7 +58,7 @@ class Producer:
 
     def _enqueue(self) -> None:
         die = self._random
-        seconds = die.uniform(2, 4) if die.random() < 0.07 else die.uniform(0.005, 0.3)
+        seconds = die.uniform(2, 4) if die.random() < 0.04 else die.uniform(0.005, 0.3)
         how = "fail" if die.random() < 0.03 else "nap"
         is_safe = die.random() < 0.5
         retry, words = (SAFE if is_safe else None), f"{how} {seconds:.3f}"
