@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from blueque import process
 from blueque.attempt import Attempt
+from blueque.errors import NotOwner
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.protocol.attempt import LOST
@@ -67,7 +68,10 @@ class Adoption:
                 started.append(task)
             else:
                 log.info("release task=%s queue=%s: reserved by a former life", task.id, self._listener.queue)
-                self._listener.release(task)
+                try:
+                    self._listener.release(task)
+                except NotOwner as error:              # cancelled meanwhile
+                    log.info("%s", error)
         return started
 
     def _in_spool(self, known: set[str]) -> list[Candidate]:
@@ -82,13 +86,14 @@ class Adoption:
                 task_id, fields = attempt.read_task()
             except (OSError, ValueError):
                 continue
-            # The start with the pid: the process is gone for certain, should that pid be another's by now.
-            task, then = self._inspector.task(task_id), Task(task_id, {**fields, "pid_start": str(ticks)})
+            # Should that pid be another's by now, the process is gone for certain.
+            identity = {name: str(value) for name, value in process.identity(pid).items()} if is_running else {}
+            task, then = self._inspector.task(task_id), Task(task_id, {**fields, "pid_start": str(ticks), **identity})
             if then.queue != self._listener.queue:
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
             if kind in ("closed", "superseded") and not is_running:
-                attempt.mark_reported()
+                _close(attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
         return found
@@ -108,3 +113,10 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
     if task.status == "failed" and task.error_type in LOST and is_of_use:
         return "lost"
     return "closed"
+
+
+def _close(attempt: Attempt) -> None:
+    try:
+        attempt.mark_reported()
+    except OSError as error:                           # a full disk: it is kept longer than need be
+        log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from blueque import process, task_process
+from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
@@ -25,6 +26,7 @@ from blueque.watch import Watch
 
 log = logging.getLogger("blueque")
 
+T = TypeVar("T")
 QUIET = 1.0                                            # seconds after which we listen for orders; short tasks are spared it
 WORD_OF_END = 2.0                                      # seconds for whoever reaps an adopted process to write down its end
 STEP = 0.02
@@ -72,6 +74,13 @@ class Attending:
         process.reap(watch.pid)
         watch.close()
 
+    def close(self, attempt: Attempt) -> None:
+        """Let go of an attempt that Redis knows the end of, or has no use for."""
+        try:
+            attempt.mark_reported()
+        except OSError as error:                       # it is kept longer than need be
+            log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
+
     # While it runs
 
     def _watch(self, watch: Watch) -> bool:
@@ -93,7 +102,9 @@ class Attending:
             watch.step()
         while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
             self._orders.look(again - time.monotonic())
-            self._upkeep.keep_up(watch.task.id)
+            standing = self._upkeep.keep_up(watch.task.id)
+            if self._orders.now is Order.STOP or (standing is not None and standing.cancel is not None):
+                watch.hurry()
         return True
 
     def _has_ended(self, watch: Watch) -> bool:
@@ -129,11 +140,11 @@ class Attending:
         """Do what Redis wants of the attempt; False when another listener has adopted it."""
         task = watch.task
         is_newest = standing.token == task.token
-        is_lost = standing.status is None and self._listener.instance == watch.instance
-        if is_lost or (standing.status is not None and _whole(standing.attempt) < (task.attempt or 0)):
+        if watch.reason == "superseded":
+            return True                                # whatever becomes of the task, it is not ours to put back
+        if self._has_been_forgotten(watch, standing.status, standing.attempt):
             self._take_back(watch, lambda: self._listener.reassert(task, watch.pid))
         elif standing.status is None:
-            # We were away for a time, in which it may have run again and been deleted for good.
             log.error("task=%s is gone from Redis; it runs on, and how it ends will stay in %s", task.id, watch.attempt.path)
         elif is_newest and standing.status == "failed" and standing.error_type in LOST:
             self._take_back(watch, lambda: self._listener.restore(task, watch.pid, task.started or time.time()))
@@ -148,6 +159,13 @@ class Attending:
             watch.end("cancelled", "cancelled")
         self._publish_progress(watch)
         return True
+
+    def _has_been_forgotten(self, watch: Watch, status: str | None, attempt: str | None) -> bool:
+        """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good."""
+        if status is None:
+            # While we were away for a time, it may have run again and been deleted.
+            return self._listener.instance == watch.instance
+        return _whole(attempt) < (watch.task.attempt or 0)
 
     def _take_back(self, watch: Watch, take: Callable[[], Task | None]) -> None:
         try:
@@ -232,17 +250,36 @@ class Attending:
                 processor.report(record, None if watch.reason == "stopped" else default)
 
         try:
-            self._orders.insist(report, self._trouble)
+            try:
+                self._insist(watch, report)
+            except NotOwner:
+                if watch.reason == "superseded" or not self._insist(watch, lambda: self._put_back(watch)):
+                    raise
+                processor = self._client.get_processor(watch.task)
+                self._insist(watch, report)
         except NotOwner as error:
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
         except OrderCame:
             log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s",
                         watch.task.id, watch.attempt.path)
             raise
+        self.close(watch.attempt)
+
+    def _insist(self, watch: Watch, action: Callable[[], T]) -> T:
+        """Call until Redis does it, beating meanwhile: what it refuses may be this one thing only."""
+        return self._orders.insist(action, self._trouble, meanwhile=lambda: self._upkeep.keep_up(watch.task.id))
+
+    def _put_back(self, watch: Watch) -> bool:
+        """Have Redis know the attempt again, if it has forgotten it, so that its end can be reported."""
+        fields = self._client.get_task(watch.task.id).fields
+        if not self._has_been_forgotten(watch, fields.get("status"), fields.get("attempt")):
+            return False
         try:
-            watch.attempt.mark_reported()
-        except OSError as error:                       # it is kept longer than need be
-            log.warning("cannot mark %s as reported: %s", watch.attempt.path, error.strerror)
+            task = self._listener.reassert(watch.task, watch.pid)
+        except NotRegistered:
+            return False
+        watch.task = task or watch.task
+        return task is not None
 
     def _give_up(self, watch: Watch) -> None:
         """Let go of an attempt whose process is gone without a word: nobody knows how far it had come."""

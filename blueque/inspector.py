@@ -1,4 +1,5 @@
-"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN, no range without a bound but a listener's own.
+"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN; without a bound are only sets of listeners
+and of started tasks, a listener's own list, and `failed`.
 
 The looks at many things at once are in survey.py.
 """

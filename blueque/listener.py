@@ -103,8 +103,11 @@ class Listener:
         facts |= {} if spool is None else {"spool": spool}
         facts |= {} if retry is None else {"retry": retry.to_text()}
         instance = os.urandom(16).hex()
-        # The name that we had: a task of ours may be under it.
+        # The name that we had: a task of ours may be under it. One under which another has left something is not for us:
+        # who registers under it lives, and nobody would see to what the other has left.
         node = self.node
+        if self._node != node and Inspector(self._redis).reserved(self.queue, node):
+            node = _another_name()
         while True:
             known = Inspector(self._redis).registration(self.queue, node)
             # One that had our pid: either it was us, or it cannot be there any more.
@@ -113,7 +116,7 @@ class Listener:
                 protocol.register(self._redis, self.queue, node, instance, facts, time.time(), dead)
             except NodeTaken as taken:
                 # Containers may all have one host name, and pid 1. The other is judged by its beat, like everybody.
-                node = f"{process.host_name()}-{os.urandom(3).hex()}_{os.getpid()}"
+                node = _another_name()
                 log.info("%s; taking the name %s", taken, node)
             else:
                 break
@@ -195,7 +198,8 @@ class Listener:
 
         Source: docs/protocol.md, "reassert".
         """
-        ours = {**task.fields, "pid": str(pid), **{name: str(value) for name, value in process.identity(pid).items()}}
+        identity = {name: str(value) for name, value in process.identity(pid).items()}
+        ours = {**identity, **task.fields, "pid": str(pid)}
         now = time.time()
         fields = protocol.reassert(self._redis, self.queue, task.id, self.node, self.instance or "", ours, now)
         if fields is None:
@@ -251,3 +255,7 @@ class Listener:
             return None
         log.info("reserve task=%s queue=%s node=%s attempt=%s", task_id, self.queue, self.node, fields["attempt"])
         return Task(task_id, fields)
+
+
+def _another_name() -> str:
+    return f"{process.host_name()}-{os.urandom(3).hex()}_{os.getpid()}"

@@ -120,7 +120,7 @@ class Master:
                 for at in [at for at in self._fork_at if at <= now]:
                     self._fork_at.remove(at)
                     self._fork_slot()
-                if not self._born and not self._fork_at and not self._held:
+                if not self._born and not self._adopters and not self._fork_at and not self._held:
                     return self._status                # drained from afar, all of them
             if now >= next_chore:
                 self._fork_chore()

@@ -94,9 +94,17 @@ class Orders:
         return connection.wait(0)
 
     def insist(
-        self, action: Callable[[], T], trouble: Trouble, until: Order = Order.STOP, fatal: Iterable[str] = ()
+        self,
+        action: Callable[[], T],
+        trouble: Trouble,
+        until: Order = Order.STOP,
+        fatal: Iterable[str] = (),
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is."""
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is.
+
+        meanwhile: called before each pause.
+        """
         may_try_again = True                           # once more after the order: what broke may have been its doing
         while True:
             try:
@@ -113,6 +121,7 @@ class Orders:
             else:
                 trouble.tell(None)
                 return value
+            meanwhile()
             self.look(trouble.pause())
 
     def _obey(self, number: int) -> None:

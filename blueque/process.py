@@ -59,6 +59,12 @@ def parent(pid: int) -> int | None:
     return int(fields[1]) if fields else None
 
 
+def session(pid: int) -> int | None:
+    """Return the pid of the leader of its session; None when there is no such process."""
+    fields = read_stat(pid)
+    return int(fields[3]) if fields else None
+
+
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:
     """Tell whether a process of this host is alive; False only when that is certain.
 
@@ -70,6 +76,8 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
     fields = read_stat(pid)
     if not is_running(pid) or (fields and has_ended(fields)):
         return False
+    if not fields:
+        return True                                    # another user's, and hidden from us (hidepid)
     return not ticks or not ticks.isdecimal() or int(ticks) in (0, start_ticks(pid))
 
 
@@ -77,6 +85,11 @@ def shares_pids(known: Mapping[str, str]) -> bool:
     """Tell whether the pids recorded there (see `identity`) mean the same processes here: same boot, same namespace."""
     boot, namespace = known.get("boot"), known.get("ns")
     return bool(boot and namespace) and boot == _boot_id() and namespace == _pid_namespace()
+
+
+def sees_all_pids() -> bool:
+    """Tell whether we see every process of this machine: not so in a container."""
+    return f"pid:[{_pid_namespace()}]" == _FIRST_PID_NAMESPACE
 
 
 def is_running(pid: int) -> bool:

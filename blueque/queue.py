@@ -102,9 +102,14 @@ class Queue:
         """
         now = time.time()
         moved: list[str] = []
-        while (batch := protocol.enqueue_due(self._redis, self.name, now)) is not None:
+        while (batch := self.enqueue_due_batch(now)) is not None:
             moved += batch
-        for task_id in moved:
+        return moved
+
+    def enqueue_due_batch(self, now: float | None = None) -> list[str] | None:
+        """Do so with a hundred of them at most, so that it never takes long; None: nothing was due."""
+        moved = protocol.enqueue_due(self._redis, self.name, time.time() if now is None else now)
+        for task_id in moved or ():
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 

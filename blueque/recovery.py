@@ -13,6 +13,7 @@ import time
 
 from blueque import process, protocol, settings
 from blueque.connection import Redis
+from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
 from blueque.retry import Retry
 from blueque.task import Task
@@ -67,6 +68,7 @@ class Recovery:
         self._seen: dict[str, _Seen] = {}
         self._last_look: float | None = None           # None: the last one failed
         self._next_look_at_started = 0.0
+        self._refused: set[str] = set()                # nodes that Redis would not tell us of, and that we have named
 
     @property
     def pace(self) -> float:
@@ -101,8 +103,13 @@ class Recovery:
                 one.forget_time(now)
         orphans: list[Task] = []
         for node, one in list(self._seen.items()):
-            if node != self.own_node and self._is_dead(node, one, node in members, now):
-                orphans += self._see_to(node, one, now)
+            if node == self.own_node:
+                continue
+            try:
+                if self._is_dead(node, one, node in members, now):
+                    orphans += self._see_to(node, one, now)
+            except RedisRefused as error:              # a key of it is not what it should be; the others are not to blame
+                self._complain(node, error)
         self._last_look = now
         return orphans
 
@@ -128,6 +135,11 @@ class Recovery:
         unread = [node for node, one in self._seen.items() if one.known is None]
         for node, known in zip(unread, self._inspector.registrations(self._queue, unread), strict=True):
             self._seen[node].known = known
+
+    def _complain(self, node: str, error: RedisRefused) -> None:
+        if node not in self._refused:
+            log.warning("cannot judge node=%s queue=%s: %s", node, self._queue, error)
+            self._refused.add(node)
 
     def _is_dead(self, node: str, one: _Seen, is_member: bool, now: float) -> bool:
         """Tell whether it is dead by now, having declared it so if need be."""
@@ -247,7 +259,7 @@ def _is_of_this_host(task: Task) -> bool:
     """Tell whether the task's process can be looked at here. 1.0.0 tells no more of one than its listener's host name."""
     if "boot" in task.fields:
         return process.shares_pids(task.fields)
-    return (task.node or "").rpartition("_")[0] == process.host_name()
+    return _is_here(task.node or "")
 
 
 def _is_gone_here(node: str) -> bool:
@@ -257,7 +269,11 @@ def _is_gone_here(node: str) -> bool:
 
 
 def _is_here(node: str) -> bool:
-    return node.rpartition("_")[0] == process.host_name()
+    """Tell whether we can see a listener's process, of which only the node is known.
+
+    In a container, a host name that is the same may be of another one, or of the host: its pids mean nothing here.
+    """
+    return node.rpartition("_")[0] == process.host_name() and process.sees_all_pids()
 
 
 def _pid(text: str) -> int:

@@ -97,7 +97,7 @@ class Slot:
         self._spool.open()
         if self._master is not None:
             process.become_subreaper()
-            self._roster.join(self._listener.queue, self._master.pid)
+            self._join_roster(self._master.pid)
         self._client.wait_with(self._orders.has_answer)
         self._orders.open()
         try:
@@ -113,6 +113,12 @@ class Slot:
             if self._master is not None:
                 self._roster.leave()
         return self._upkeep.is_drained
+
+    def _join_roster(self, master: int) -> None:
+        try:
+            self._roster.join(self._listener.queue, master)
+        except OSError as error:                       # a full disk: left behind, we would not be counted as a slot
+            log.warning("cannot be put on the roster of %s: %s", self._spool.root, error.strerror)
 
     def _work_until_told(self) -> None:
         self._upkeep.look_after_others()
@@ -275,10 +281,12 @@ class Slot:
         """Return the children that have come to us from a task; None in a program whose other children are not ours."""
         if self._master is None:
             return None
-        return process.children(os.getpid()) - self._spares.pids - self._attending.left_alone - {but}
+        own = process.children(os.getpid()) - self._spares.pids - {but}
+        # What another listener has adopted from us, and what came of that, is its.
+        return {child for child in own if process.session(child) not in self._attending.left_alone}
 
     def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
-        """Record the start, open the gate and return the started task; None: it is not ours to run, the gate stays closed."""
+        """Record the start, open the gate, return the started task; None: it is not ours to run, and the gate stays closed."""
         facts = {**process.identity(spare.pid), "files": f"{process.host_name()}:{attempt.path}"}
         processor = self._client.get_processor(task)
         try:
@@ -286,7 +294,7 @@ class Slot:
             task_process.open_gate(spare.gate, attempt)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
-            attempt.mark_reported()
+            self._attending.close(attempt)
             return None
         except OrderCame as error:                     # it may have been recorded; whoever finds it sees that it never began
             log.warning("not started task=%s: %s", task.id, error)

@@ -93,8 +93,13 @@ class Spool:
         return None
 
     def close(self) -> None:
-        """Give back the room that was set aside."""
-        remove(self._room_path)
+        """Give back the room that was set aside, unless an attempt that runs on may need it."""
+        if not self._is_room_needed():
+            remove(self._room_path)
+
+    def _is_room_needed(self) -> bool:
+        """Tell whether an attempt runs here: the room for its record is that of the listener that started it."""
+        return any(process.start_ticks(pid) == ticks for pid, ticks, _ in self.open_attempts())
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str]) -> Attempt:
         """Make the directory of an attempt. Raises OSError."""
@@ -161,12 +166,12 @@ class Spool:
         """Remove the attempts whose end Redis has known since before that time; return how many."""
         import shutil  # here: what a listener imports, each of its forks copies
 
-        removed = 0
+        removed, is_room_needed = 0, self._is_room_needed()
         for name in os.listdir(self.root):
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
             if kind == "room" and pid.isdecimal():
-                if not process.is_running(int(pid)):
+                if not is_room_needed and not process.is_running(int(pid)):
                     remove(path)                      # its listener was killed
                 continue
             if name in _OWN_NAMES:

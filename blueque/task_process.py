@@ -175,8 +175,9 @@ def program(command: list[str], max_bytes: int) -> Work:
         except OSError as error:
             return {"status": "failed", "error": f"cannot run {command[0]}: {error.strerror}", "error_type": "exit"}
         signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))     # not reaped yet: it cannot be another's
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != 0:
             return _record_of_exit(code, attempt)
         return _result_of_program(attempt, max_bytes)

@@ -223,6 +223,12 @@ class Stopping:
         self._met |= living
         return living
 
+    def hurry(self, now: float) -> None:
+        """Let the grace be over; now: by the clock of `step`."""
+        self._grace = 0.0
+        if self._kill_at is not None:
+            self._kill_at = min(self._kill_at, now)
+
     def _signal(self, number: int, told: set[Identity], strays: Collection[int]) -> None:
         self._tree.signal(number, self._with_root, strays, told)
         self._met |= told

@@ -35,7 +35,7 @@ class Upkeep:
         self._orders, self._trouble = orders, trouble
         self._queue = client.get_queue(listener.queue)
         self._recovery = client.get_recovery(listener.queue)
-        self._next_beat = self._next_look = 0.0
+        self._next_beat = self._next_look = self._next_promotion = 0.0
         self._orphans: list[Task] = []
         self.is_drained = False                        # somebody has left us the order to drain
         self.oom_kills = 0                             # of this machine, as counted at our last beat
@@ -51,7 +51,7 @@ class Upkeep:
 
     def seconds_left(self) -> float:
         """Return for how many seconds there is nothing to do here."""
-        return max(min(self._next_beat, self._next_look) - time.monotonic(), 0.01)
+        return max(min(self._next_beat, self._next_look, self._next_promotion) - time.monotonic(), 0.01)
 
     def keep_up(self, watched: str | None = None) -> Standing | None:
         """Do what is due. Return how the task that we watch stands, if Redis has told."""
@@ -60,6 +60,8 @@ class Upkeep:
             standing = self.beat(watched)
         if time.monotonic() >= self._next_look:
             self.look_after_others()
+        if time.monotonic() >= self._next_promotion:
+            self._promote()
         return standing
 
     @property
@@ -100,9 +102,8 @@ class Upkeep:
                 self._listener.register(self._defaults.timing, self._spool.root, self._defaults.retry)
                 self._recovery.own_node = self._listener.node
                 standing = self._listener.beat(watched)
-            self._queue.enqueue_due_tasks()
             self._trouble.tell(None)
-        except (RedisAway, RedisRefused, Contended) as error:
+        except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             self._trouble.tell(str(error), "waiting")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
@@ -112,3 +113,13 @@ class Upkeep:
             self.is_drained = True
             self._orders.now = max(self._orders.now, Order.DRAIN)
         return standing
+
+    def _promote(self) -> None:
+        """Put due tasks of our own queue in line, a hundred at most: there may be a million, and we have other duties."""
+        self._next_promotion = time.monotonic() + self._defaults.timing.beat
+        try:
+            if self._queue.enqueue_due_batch():
+                self._next_promotion = 0.0             # there may be more
+        except (RedisAway, RedisRefused, Contended) as error:
+            # Said by whoever is hindered by it; a scheduler may do it, and other queues are no worse for it.
+            log.debug("enqueue_due queue=%s: %s", self._queue.name, error)

@@ -41,7 +41,8 @@ class Watch:
     ) -> None:
         self.instance = instance
         self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
-        self._start = process.start_ticks(pid) if is_child else int(task.fields.get("pid_start", "0"))
+        known = task.fields.get("pid_start", "0")
+        self._start = process.start_ticks(pid) if is_child else int(known) if known.isdecimal() else 0
         self.pidfd = _open(pid, task, is_child)        # None: the process is gone
         self.reason: str | None = None                 # why we have ended it: an error_type, or cancelled, stopped, fenced
         self.error = ""                                # the same in a sentence
@@ -104,6 +105,11 @@ class Watch:
 
             self._stopping = Stopping(self._get_tree(), self._limits.grace)
         return self._stopping.step(time.monotonic(), strays or ())
+
+    def hurry(self) -> None:
+        """Do not wait any longer for what the process has left running: kill it."""
+        if self._stopping is not None:
+            self._stopping.hurry(time.monotonic())
 
     def measured(self) -> dict[str, Any]:
         """Return what the attempt took, as far as it is known: memory_peak, cpu_seconds, leaked."""
@@ -190,7 +196,7 @@ def _open(pid: int, task: Task, is_child: bool) -> int | None:
     except OSError:
         return None
     # With the descriptor in hand the pid cannot become another's unseen. A child of ours is a zombie at worst.
-    if is_child or process.is_alive(pid, task.fields):
+    if is_child or (process.shares_pids(task.fields) and process.is_alive(pid, task.fields)):
         return pidfd
     os.close(pidfd)
     return None

@@ -480,13 +480,14 @@ def test_a_listener_that_holds_a_task_does_not_leave(client, queue, listener):
     assert listener.leave() is True
 
 
-def test_a_second_listener_in_this_process_takes_over_and_the_tasks_run_once(client, queue, listener, cli):
+def test_a_second_listener_in_this_process_works_beside_the_first_under_another_name(client, queue, listener, cli):
     first, second = queue.enqueue("first"), queue.enqueue("second")
     other = client.get_listener("video")
 
     assert listener.listen().id == first
     assert other.listen().id == second
-    assert cli.zscore("blueque_queues", "video") == 1
+    assert listener.node != other.node
+    assert cli.zscore("blueque_queues", "video") == 2
     third = queue.enqueue("third")
     assert listener.listen().id == third
 

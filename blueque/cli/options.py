@@ -183,7 +183,10 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
             "--grace", type=DURATION, metavar="DURATION", default=grace, show_default=grace is not None,
             help="Between SIGTERM and SIGKILL for a task.",
         ),
-        click.option("--lead", type=DURATION, metavar="DURATION", help="SIGUSR1 so long before a limit ends a task."),
+        click.option(
+            "--lead", type=DURATION, metavar="DURATION",
+            help="SIGUSR1 so long before a limit; it ends a program that has no handler.",
+        ),
     ]
 
     def add(command: Decorated) -> Decorated:

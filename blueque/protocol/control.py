@@ -80,7 +80,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
         ended = keys.failed(queue) if status == "failed" else keys.cancelled(queue)
         return Change(
             [
-                ("LREM", ended, 1, task),
+                ("LREM", ended, -1, task),
                 (
                     "HDEL", keys.task(task), *IDENTITY, *OUTCOME, "failures", "interruptions", "last_error",
                     "last_error_type", "cancel", "cancelled_by", "cancel_reason",

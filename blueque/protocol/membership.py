@@ -49,7 +49,8 @@ def register(
         if known.get("instance") == instance:
             return Answer(None)
         if known and known.get("state") == "alive" and known.get("instance") != dead:
-            raise NodeTaken(node, queue, known.get("instance", ""), int(known.get("beat", 0)))
+            beat = known.get("beat", "")
+            raise NodeTaken(node, queue, known.get("instance", ""), int(beat) if beat.isdecimal() else 0)
         given = [item for fact in facts.items() for item in fact]
         commands: list[Command] = [
             ("DEL", registration),
