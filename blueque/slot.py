@@ -286,7 +286,7 @@ class Slot:
         return {child for child in own if process.session(child) not in self._attending.left_alone}
 
     def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
-        """Record the start, open the gate, return the started task; None: it is not ours to run, and the gate stays closed."""
+        """Record the start, open the gate, return the started task; None: it is not ours, and the gate stays closed."""
         facts = {**process.identity(spare.pid), "files": f"{process.host_name()}:{attempt.path}"}
         processor = self._client.get_processor(task)
         try:
