@@ -245,7 +245,10 @@ def test_an_eta_is_unix_seconds_or_a_datetime_with_a_zone(client, queue, eta, se
     assert (task.status, task.eta) == ("scheduled", seconds)
 
 
-@pytest.mark.parametrize("eta", [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001], ids=["0", "-1.5", "1.5", "1969", "a moment ago"])
+@pytest.mark.parametrize(
+    "eta", [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001],
+    ids=["0", "-1.5", "1.5", "1969", "a moment ago"],
+)
 def test_an_eta_that_is_past_enqueues_at_once_and_is_not_kept(client, queue, state, eta):
     task_id = queue.schedule("in", eta() if callable(eta) else eta)
 
