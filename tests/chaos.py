@@ -201,7 +201,7 @@ class Chaos:
         injector = self._injector
         given_up = _given_up(self._stage)
         wasted = redone(self._ledger.runs, tasks, injector.away, injector.killed, given_up, LOST_AFTER - TOLERANCE)
-        self.wrong += again + without + wasted
+        self.wrong += again + without + wasted + injector.unadopted + injector.never_adopted
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
         (known,) = self._stage.control._redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
@@ -226,6 +226,7 @@ class Chaos:
             "tasks started again": sum(count > 1 for count in Counter(run.task for run in runs).values()),
             "consents": sum(promise.consents for promise in tasks.values()),
             "task processes killed": len(self._injector.killed),
+            "adopted": f"{len(self._injector.adopted)}, the slowest after {max(self._injector.adopted, default=0.0):.1f} s",
             "faults in the midst of work": sum(self._injector.hits.values()),
             **{f"  {name}": self._injector.hits[name] for name in FAULTS},
         }

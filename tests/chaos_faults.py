@@ -17,6 +17,8 @@ from running import is_there, until
 
 from blueque import keys
 
+ADOPTED_WITHIN = LEASE + 1.2                           # seconds; a frozen one is not known to be dead before its lease
+VICTIMS = 8                                            # listeners that were killed, of which one at least has an heir
 SOON = 0.05                                            # seconds until it is tried again when there was no victim
 STRUCK_WITHIN = 2.0                                    # seconds within which a transaction comes by that can be cut
 
@@ -47,6 +49,8 @@ class Injector:
         self.misses: Counter[str] = Counter()          # there was no such victim
         self.away: list[Away] = []
         self.killed: dict[str, float] = {}             # task -> when its process was killed
+        self.adopted: list[float] = []                 # after how many seconds a run had another listener
+        self.unadopted: list[str] = []                 # runs that went on for long without one, nothing else being wrong
         self._undos: list[tuple[float, Callable[[], None]]] = []
         self._jobs: list[Callable[[], bool]] = []      # called until they are done
         self._deck: list[str] = []
@@ -73,6 +77,12 @@ class Injector:
     def never(self) -> list[str]:
         """The faults that have never found a victim in the midst of work."""
         return [name for name in FAULTS if not self.hits[name]]
+
+    @property
+    def never_adopted(self) -> list[str]:
+        """What is wrong when not one run has had another listener; about every other one does in time."""
+        victims = self.hits["kill_listener"] + self.hits["freeze_listener_beyond_lease"]
+        return [f"none of {victims} runs was adopted"] if victims >= VICTIMS and not self.adopted else []
 
     def _strike(self) -> bool:
         """Try the faults in turn, each once before any is repeated, until one finds a victim."""
@@ -112,9 +122,10 @@ class Injector:
         if not self._stage.is_redis_well:
             return None
         runs = self._runs()
-        for run in self._random.sample(runs, len(runs)):
-            node = self._stage.node(run.node)
-            task = self._stage.control.get_task(run.task)
+        tasks = {run.task: self._stage.control.get_task(run.task) for run in runs}
+        # Those that have longest to go at first: they shall outlive their listeners.
+        for run in sorted(runs, key=lambda run: run.began + float(tasks[run.task].parameters.split()[1]), reverse=True):
+            node, task = self._stage.node(run.node), tasks[run.task]
             pid = node.find(node_pid(task.node))
             if not pid or node.is_busy or (task.status, task.attempt) != ("started", run.attempt):
                 continue
@@ -139,9 +150,14 @@ class Injector:
             if not self._stage.is_redis_well:
                 return False
             task = self._stage.control.get_task(victim.run.task)
-            is_same = (task.status, task.node, task.attempt) == ("started", victim.name, victim.run.attempt)
-            if is_same and is_there(victim.run.process or 0):
+            is_same = (task.status, task.attempt) == ("started", victim.run.attempt)
+            if is_same and task.node == victim.name and is_there(victim.run.process or 0):
                 return False
+            took = now() - since
+            if is_same and task.node != victim.name:
+                self.adopted.append(took)
+            elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, now()) for span in self.away):
+                self.unadopted.append(f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})")
             self.away.append(Away(victim.run.node, cause, since, now()))
             return True
 
@@ -149,6 +165,10 @@ class Injector:
 
     def _is_away(self, node: Node, cause: str, seconds: float) -> None:
         self.away.append(Away(node.name, cause, now(), now() + seconds))
+
+    def _redis_is_away(self, seconds: float) -> None:
+        for node in self._stage.nodes:
+            self._is_away(node, "redis away", seconds)
 
     def _start_again(self, node: Node) -> None:
         node.start()
@@ -282,6 +302,7 @@ class Injector:
             self._log("started redis")
 
         seconds = self._later(0.0, 1.2, start)
+        self._redis_is_away(seconds)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def freeze_redis(self) -> str | None:
@@ -297,6 +318,7 @@ class Injector:
             self._log("thawed redis")
 
         seconds = self._later(0.2, LOST_AFTER, thaw)
+        self._redis_is_away(seconds)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def kill_clients(self) -> str | None:

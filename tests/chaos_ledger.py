@@ -192,7 +192,8 @@ def redone(
         by_task[run.task].append(run)
     known = list(away)
     spans = [span for span in joined(known) if span.until - span.since >= lost_after]
-    crashes = [span for span in known if span.cause == CRASHED]
+    # What had ended while its listener could not tell, and then crashed: another machine is not sure that it is dead.
+    crashes = [span for span in joined(known, BACK) if CRASHED in span.cause]
     wrong: list[str] = []
     for task, its in by_task.items():
         newest = max(run.attempt for run in its)
@@ -204,22 +205,21 @@ def redone(
             is_right = is_last_right if run.attempt == newest else has_failed
             if not run.ended or is_right or promise.consents:
                 continue
-            was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS or any(
-                span.node == run.node and 0 <= span.since - run.seen < LAST_WORDS for span in crashes
-            )
-            was_away = any(span.covers(run.node, run.seen, run.seen + LAST_WORDS) for span in spans)
-            if not was_cut_short and not was_away:
+            was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS
+            if not was_cut_short and not any(
+                span.covers(run.node, run.seen, run.seen + LAST_WORDS) for span in [*spans, *crashes]
+            ):
                 what = f"attempt {run.attempt} on node {run.node} came to its end at {run.seen:.3f}"
                 wrong.append(f"task {task}: {what}, and was done again or given up")
     return wrong
 
 
-def joined(away: Iterable[Away]) -> list[Away]:
-    """Return the times as one where they meet."""
+def joined(away: Iterable[Away], between: float = BETWEEN) -> list[Away]:
+    """Return the times as one where they meet, or nearly so."""
     found: list[Away] = []
     for span in sorted(away, key=lambda span: (span.node, span.since)):
         last = found[-1] if found else None
-        if last is not None and last.node == span.node and span.since <= last.until + BETWEEN:
+        if last is not None and last.node == span.node and span.since <= last.until + between:
             cause = last.cause if span.cause in last.cause else f"{last.cause}, {span.cause}"
             found[-1] = Away(last.node, cause, last.since, max(last.until, span.until))
         else:
