@@ -44,6 +44,8 @@ class Watch:
         known = task.fields.get("pid_start", "0")
         self._start = process.start_ticks(pid) if is_child else int(known) if known.isdecimal() else 0
         self.pidfd = _open(pid, task, is_child)        # None: the process is gone
+        # Of another boot or container: its pid, its session and its group are those of strangers here.
+        self._is_elsewhere = not is_child and bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
         self.reason: str | None = None                 # why we have ended it: an error_type, or cancelled, stopped, fenced
         self.error = ""                                # the same in a sentence
         self.lost_with: dict[str, str] = {}            # the listener that had it before us: lost_node, last_seen
@@ -98,6 +100,8 @@ class Watch:
 
         strays: children that have come to us; None when others may have got them, so that all processes are looked at.
         """
+        if self._is_elsewhere:
+            return None
         if self._stopping is None:
             if strays is not None and not strays and self._tree is None:
                 return None
@@ -133,7 +137,8 @@ class Watch:
         return self._tree
 
     def _signal(self, number: int) -> None:
-        self._get_tree().signal(number)
+        if not self._is_elsewhere:
+            self._get_tree().signal(number)
 
     def _sample(self, now: float) -> None:
         usage = self._get_tree().look()

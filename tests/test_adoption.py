@@ -27,7 +27,10 @@ from handlers import (
 )
 from running import Programs, children_of, is_there, state_of, until
 
-from blueque import Retry
+from blueque import Retry, Task, process
+from blueque.attempt import Attempt
+from blueque.limits import Limits
+from blueque.watch import Watch
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
@@ -392,6 +395,19 @@ def test_a_process_that_has_the_pid_of_a_lost_task_by_now_is_left_alone_while_it
     until(lambda: programs.client.get_task(task.id).status == "complete", what="the late result")
     assert is_there(bystander[0]) and is_there(bystander[1])
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
+
+
+def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched_nor_signalled(bystander, tmp_path):
+    pid, child = bystander
+    for elsewhere in ({"boot": "another-boot"}, {"ns": "1"}):
+        known = {name: str(value) for name, value in {**process.identity(pid), "pid": pid, **elsewhere}.items()}
+        attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
+        watch = Watch(Task("t1", known), attempt, pid, Limits(time=0.0, grace=0.0), is_child=False)
+        assert watch.pidfd is None
+        watch.end("cancelled", "cancelled")
+        while watch.end_the_rest(None) is not None:
+            time.sleep(0.01)
+        assert is_there(pid) and is_there(child)
 
 
 # A listener that dies before its task has begun

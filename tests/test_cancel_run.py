@@ -125,6 +125,34 @@ def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_
     assert len(ledger(shared, task.id)) == 1 and is_in_no_list(shared, task.id)
 
 
+def test_a_listener_hears_of_it_even_if_the_key_of_the_scheduled_tasks_is_odd(programs, cli):
+    programs.listener("work:run", "--beat", "0.2s")
+    cli.set("blueque_scheduled_tasks_work", "odd")
+    task = begin(programs)
+    assert cancel(programs, task) == "cancelling"
+    assert ended(programs.client, task.id, SOON).status == "cancelled"
+    assert not is_there(task.pid)
+    cli.delete("blueque_scheduled_tasks_work")
+    assert is_sound(programs.client)
+
+
+def test_an_attempt_that_is_not_wanted_any_more_does_not_put_back_its_task_when_that_is_deleted(programs, cli):
+    listener = programs.listener("work:run", "--beat", "0.2s", grace="2s")
+    task = begin(programs, "ignore")
+    queue = programs.client.get_queue("work")
+    # Somebody has given it up and run it again, or ended it; then deletes it while the old attempt has its grace.
+    cli.hset(f"blueque_task_{task.id}", mapping={"status": "complete", "token": "another", "finished_by": "another"})
+    cli.delete("blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
+    cli.lpush("blueque_complete_tasks_work", task.id)
+    listener.says("the attempt is not ours any more")
+    queue.delete_task(programs.client.get_task(task.id))
+    assert is_there(task.pid), "its grace is over: this proves nothing"
+    until(lambda: not is_there(task.pid), what="the end of the grace")
+    assert ended(programs.client, queue.enqueue("quick")).result == "done"
+    assert programs.client.get_task(task.id).fields == {}
+    assert not listener.lines("reassert ") and is_sound(programs.client)
+
+
 def test_tasks_that_do_not_heed_sigterm_or_fail_on_it_are_cancelled_all_the_same(shared):
     policy = Retry(max=5, backoff=0)
     tasks = [begin(shared, how, retry=policy) for how in ("ignore", "complain", "drop_out_on_term")]

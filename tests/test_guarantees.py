@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis as redis_py
 from faults import Fault
-from handlers import ELSEWHERE, WORK, begin, ended, is_sound, ledger, let_go, owner, running
+from handlers import ELSEWHERE, WORK, begin, ended, is_sound, ledger, let_go, owner
 from running import ROOT, Programs, is_there, state_of, until
 
 from blueque import Client, OutcomeUnknown, Retry, process, task_process
@@ -200,23 +199,36 @@ def test_what_redis_has_answered_survives_its_own_death_with_everysec():
         assert again.get_inspector().pending("work") == 500
 
 
-def test_a_running_task_that_redis_has_forgotten_is_put_back_at_the_next_beat(programs, cli, url):
+def forget_start(cli, task):
+    """Be a replica that has taken over and knows of the task, and not of its start."""
+    before = task.fields
+    with cli.pipeline() as pipe:
+        pipe.delete(f"blueque_task_{task.id}", "blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
+        kept = {name: before[name] for name in ("queue", "parameters", "created", "updated")}
+        pipe.hset(f"blueque_task_{task.id}", mapping={**kept, "status": "pending", "attempt": 0})
+        pipe.lpush("blueque_pending_tasks_work", task.id)
+        pipe.execute()
+
+
+def test_a_running_task_that_redis_has_forgotten_is_put_back_at_the_next_beat(programs, cli):
     programs.listener("work:run", *QUICK)
-    with redis_py.Redis.from_url(url) as raw:
-        task_id = programs.client.get_queue("work").enqueue("wait")
-        task = running(programs, task_id)
-        # As if a replica had taken over that knows of the task, and not of its start.
-        before = programs.client.get_task(task_id).fields
-        with raw.pipeline() as pipe:
-            pipe.delete(f"blueque_task_{task_id}", "blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
-            kept = {name: before[name] for name in ("queue", "parameters", "created", "updated")}
-            pipe.hset(f"blueque_task_{task_id}", mapping={**kept, "status": "pending", "attempt": 0})
-            pipe.lpush("blueque_pending_tasks_work", task_id)
-            pipe.execute()
-        until(lambda: programs.client.get_task(task_id).status == "started", what="its return")
-        assert owner(programs.client, task_id) == task.node
-        back = programs.client.get_task(task_id)
-        assert (back.pid, back.attempt, back.token) == (task.pid, 1, task.token)
-        let_go(programs)
-        assert ended(programs.client, task_id).result == "done"
-        assert len(ledger(programs)) == 1 and is_sound(programs.client)
+    task = begin(programs)
+    forget_start(cli, task)
+    until(lambda: programs.client.get_task(task.id).status == "started", what="its return")
+    assert owner(programs.client, task.id) == task.node
+    back = programs.client.get_task(task.id)
+    assert (back.pid, back.attempt, back.token) == (task.pid, 1, task.token)
+    let_go(programs)
+    assert ended(programs.client, task.id).result == "done"
+    assert len(ledger(programs)) == 1 and is_sound(programs.client)
+
+
+def test_the_result_of_a_task_that_redis_has_forgotten_counts_even_if_it_comes_before_the_next_beat(programs, cli):
+    programs.listener("work:run", "--beat", "30s", "--lease", "90s")
+    task = begin(programs)
+    forget_start(cli, task)
+    let_go(programs)
+    done = ended(programs.client, task.id, 5.0)
+    assert (done.status, done.result, done.attempt, done.token) == ("complete", "done", 1, task.token)
+    following = ended(programs.client, programs.client.get_queue("work").enqueue("quick"))
+    assert [run.task for run in ledger(programs)] == [task.id, following.id] and is_sound(programs.client)

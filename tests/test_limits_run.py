@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 
 import pytest
 from handlers import (
@@ -19,7 +20,7 @@ from handlers import (
     let_go,
     pid_of,
 )
-from running import Programs, is_there, until
+from running import Programs, is_there, state_of, until
 
 from blueque import Retry
 from blueque.embedded import running_server
@@ -234,6 +235,27 @@ def test_a_child_that_ends_by_itself_within_the_grace_is_not_waited_for_any_long
     let_go(programs, task.id)
     done = ended(programs.client, task.id)
     assert (done.status, done.result) == ("complete", "done") and not is_there(child)
+
+
+@pytest.mark.parametrize("word", ["stop", "cancel"])
+def test_who_wants_an_end_does_not_wait_for_the_grace_of_children_that_a_task_has_left(programs, word):
+    listener = programs.listener("work:run", "--beat", "0.2s", queue="deaf", grace="60s")
+    task = begin(programs, "leave_children deaf", queue="deaf")
+    (child,) = has_children(task, 1)
+    let_go(programs, task.id)
+    until(lambda: not is_there(task.pid) or state_of(task.pid) == "Z", what="the end of the task process")
+    time.sleep(0.5)                                    # for their SIGTERM
+    assert is_there(child) and programs.client.get_task(task.id).status == "started"
+    if word == "cancel":
+        assert programs.client.get_queue("deaf").cancel(task.id) == "cancelling"
+    else:
+        listener.send(signal.SIGTERM)
+        listener.says("taking nothing new")
+        listener.send(signal.SIGTERM)
+    done = ended(programs.client, task.id, 5.0)
+    assert (done.status, done.result, done.leaked) == ("complete", "done", 1) and not is_there(child)
+    if word == "stop":
+        assert listener.wait(5.0) == 128 + signal.SIGTERM
 
 
 def test_a_limit_ends_children_that_have_left_the_session_too(programs):

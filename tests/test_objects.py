@@ -207,6 +207,17 @@ def test_all_due_tasks_are_promoted_by_one_call(queue, cli):
     assert cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1] == ids
 
 
+def test_a_batch_of_due_tasks_is_a_hundred_at_most(queue, cli):
+    ids = [queue.schedule(number, 4e9) for number in range(205)]
+    cli.zadd("blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)})
+
+    for size in (100, 100, 5):
+        assert queue.enqueue_due_batch() == ids[:size]
+        del ids[:size]
+        assert cli.zcard("blueque_scheduled_tasks_video") == len(ids)
+    assert queue.enqueue_due_batch() is None
+
+
 def test_a_due_task_behind_a_hundred_deleted_ones_is_promoted_all_the_same(queue, cli):
     due = queue.schedule("due", 4e9)
     cli.zadd("blueque_scheduled_tasks_video", {f"gone{number}": number for number in range(100)} | {due: 1000})

@@ -61,6 +61,16 @@ def test_a_process_that_has_ended_is_not_alive_even_before_it_is_reaped(child):
     assert not process.is_alive(child, recorded)
 
 
+def test_a_process_of_which_the_kernel_tells_us_nothing_is_alive_as_long_as_it_is_there(child, monkeypatch):
+    recorded = known(child)
+    monkeypatch.setattr(process, "read_stat", lambda pid: [])          # as if /proc hid it from us
+
+    assert process.is_alive(child, recorded) and process.is_alive(child, {})
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not process.is_alive(child, recorded) and not process.is_alive(child, {})
+
+
 def test_a_process_of_another_user_is_running():
     assert process.is_running(1)
 

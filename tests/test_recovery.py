@@ -20,6 +20,7 @@ from running import PATIENCE
 from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, settings
 from blueque.recovery import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
+from blueque.settings import Timing
 
 FAR = "far_7"
 ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}
@@ -111,6 +112,12 @@ def living():
     yield child.pid
     child.kill()
     child.wait()
+
+
+@pytest.fixture
+def on_the_machine(monkeypatch):
+    """See every process of the machine, wherever the tests run: in a container 1.0.0 is not judged."""
+    monkeypatch.setattr(process, "sees_all_pids", lambda: True)
 
 
 # Dead by observation
@@ -360,7 +367,9 @@ def test_a_pid_of_another_boot_or_namespace_proves_nothing(redis, cli, judge, ot
     assert is_alive(cli)
 
 
-def test_one_of_1_0_0_whose_process_on_this_host_has_ended_is_struck_off(redis, cli, judge, living):
+def test_one_of_1_0_0_whose_process_on_this_host_has_ended_is_struck_off(
+    redis, cli, judge, living, on_the_machine
+):
     child, _ = ended_process()
     gone, alive = f"{process.host_name()}_{child.pid}", f"{process.host_name()}_{living}"
     for node in (gone, alive):
@@ -369,6 +378,24 @@ def test_one_of_1_0_0_whose_process_on_this_host_has_ended_is_struck_off(redis, 
     judge.step()
     assert cli.smembers("blueque_listeners_video") == {alive} and cli.zscore("blueque_queues", "video") == 1
     assert line(cli) == [f"of {gone}"] and held(cli, alive) == [f"of {alive}"]
+
+
+def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(redis, cli, judge, living, monkeypatch):
+    """The host name of one in a container may be that of the machine, too, and a pid there means another process."""
+    monkeypatch.setattr(process, "sees_all_pids", lambda: False)
+    ended = ended_process()[0].pid
+    node, claimant = f"{process.host_name()}_{ended}", f"{process.host_name()}_{ended_process()[0].pid}"
+    register_legacy(cli, node)
+    hold(redis, cli, "reserved", "reserved", node, token=None)
+    hold(redis, cli, "started", "started", node, token=None, pid=ended, identity=None)
+    register(redis)
+    hold(redis, cli, "claimed", "reserved")
+    claimed(cli, "claimed", claimant)
+    look_until(judge, lambda: not is_alive(cli))
+    judge.step()
+    assert cli.smembers("blueque_listeners_video") == {node} and held(cli, node) == ["started", "reserved"]
+    assert fields(cli, "started")["status"] == "started"
+    assert held(cli) == ["claimed"] and line(cli) == []
 
 
 # What they held
@@ -502,7 +529,9 @@ def test_a_task_whose_process_has_ended_here_waits_for_a_listener_that_knows_its
     assert time.monotonic() - began >= LOST_AFTER
 
 
-def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_its_process_lives(redis, cli, judge, living):
+def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_its_process_lives(
+    redis, cli, judge, living, on_the_machine
+):
     dead, ended = ended_process()[0].pid, ended_process()[0].pid
     node = f"{process.host_name()}_{dead}"
     register_legacy(cli, node)
@@ -528,7 +557,7 @@ def claimed(cli, task, by):
 
 
 def test_a_reserved_task_that_1_0_0_has_claimed_is_left_to_its_claimant_unless_that_is_dead_by_proof(
-    redis, cli, judge, living
+    redis, cli, judge, living, on_the_machine
 ):
     child, _ = ended_process()
     host = process.host_name()
@@ -589,6 +618,22 @@ def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judg
     assert line(cli) == ["first", "third"]
     assert fields(cli, "second")["error"].startswith("lost: listener far_7 is dead, and nobody knows how far process 77 ")
     assert held(cli) == []
+
+
+def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_held_to_judges(client, redis, cli, judge):
+    """As after a reboot, or in a container: host name and pid are the same, and it is another one."""
+    register(redis, process.node_id())
+    hold(redis, cli, node=process.node_id(), options=SAFE)
+    look_until(judge, lambda: not is_alive(cli, process.node_id()))
+    listener = client.get_listener("video")
+    listener.register(Timing())
+    judge.own_node = listener.node
+    assert listener.node != process.node_id() and listener.node.startswith(process.host_name())
+    assert listener.held() == [] and is_alive(cli, listener.node)
+    look_until(judge, lambda: line(cli) == ["t1"], "the next attempt")
+    assert (fields(cli)["interruptions"], held(cli, process.node_id())) == ("1", [])
+    task = listener.take()
+    assert (task.id, task.attempt, task.node) == ("t1", 2, listener.node)
 
 
 def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, state):
@@ -714,6 +759,19 @@ def test_a_registration_without_its_first_fields_does_not_stop_the_judge(redis, 
     cli.zadd("blueque_nodes_video", {FAR: 5})
     register(redis, "control_1")
     look_until(judge, lambda: not is_alive(cli, "control_1"))
+
+
+@pytest.mark.parametrize("key", ["blueque_listener_video_far_6", "blueque_reserved_tasks_video_far_6"])
+def test_a_key_of_one_listener_that_is_not_what_it_should_be_does_not_keep_the_others_from_being_judged(
+    redis, cli, judge, key
+):
+    register(redis, "far_6", lost_after=0.1)           # the one that is looked at first
+    register(redis)
+    hold(redis, cli, "started")
+    judge.step()
+    cli.delete(key)
+    cli.set(key, "odd")
+    look_until(judge, lambda: fields(cli, "started")["status"] == "failed", "the judgement of the other")
 
 
 @pytest.mark.parametrize("nonsense", [{"pid": "9" * 30}, {"interruptions": "some"}, {"node": "odd"}, {"boot": ""}])

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from running import ROOT
 
+from blueque import process
 from blueque import spool as module
 from blueque.errors import SpoolRefused
 from blueque.process import Reaped
@@ -427,6 +428,23 @@ def test_the_room_of_a_dead_listener_is_given_back_and_that_of_a_living_one_kept
     (root / f"room.{os.getppid()}").write_bytes(b"x")
     assert spool.prune(2000.0) == 0
     assert tree(root) == sorted([f"room.{os.getpid()}", f"room.{os.getppid()}"])
+
+
+def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_ended(spool, root, attempt):
+    task = subprocess.Popen(["sleep", "1000"])
+    attempt.open(spool.open_path, task.pid, process.start_ticks(task.pid))
+    room = f"room.{ended_pid()}"                       # its listener was killed
+    (root / room).write_bytes(b"x")
+    spool.want_of_room()
+    spool.prune(2000.0)
+    spool.close()                                      # the task of one that leaves may have been adopted
+    assert {name for name in os.listdir(root) if name.startswith("room.")} == {room, f"room.{os.getpid()}"}
+    task.kill()
+    task.wait()
+    spool.prune(2000.0)
+    assert not (root / room).exists()
+    spool.close()
+    assert not (root / f"room.{os.getpid()}").exists()
 
 
 def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
