@@ -222,3 +222,35 @@ def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not
     assert ended(programs.client, task.id).result == "done"
     assert programs.client.get_task(following).status == "pending"
     assert of_listeners(state) == {} and programs.left() == [] and is_sound(programs.client)
+
+
+def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_work(programs):
+    master = programs.script("""
+        import logging, os, sys, time
+        from pathlib import Path
+        from blueque.master import EXIT_DRAINED, Master
+
+        def wait_for(name):
+            while not Path(name).exists():
+                time.sleep(0.01)
+
+        def body(master):
+            if master.adopts_only:
+                Path("adopting").write_text(str(os.getpid()))
+                wait_for("go")
+                return 0
+            os.write(master.requests, b"1\\n")
+            wait_for("adopting")
+            return EXIT_DRAINED
+
+        logging.basicConfig()
+        sys.exit(Master(body, 2).run())
+    """)
+    until(lambda: len(master.lines("has been drained")) == 2, what="the leaving of both slots")
+    adopter = int((programs.directory / "adopting").read_text())
+    assert children_of(master.pid) >= {adopter}
+    with pytest.raises(AssertionError, match="still there"):
+        master.wait(1.0)
+    assert is_there(adopter)
+    let_go(programs)
+    assert master.wait() == 0 and programs.left() == []

@@ -639,6 +639,22 @@ def test_what_ignores_sigterm_is_killed_after_the_grace_and_not_before(family):
     assert stopping.ended == 1
 
 
+@pytest.mark.parametrize("is_under_way", [True, False])
+def test_the_grace_can_be_cut_short(family, is_under_way):
+    leader = family.lead(lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+    child = family.pid_of("child")
+    stopping = Stopping(Tree(leader), grace=1000.0)
+
+    if is_under_way:
+        stopping.step(100.0)
+    stopping.hurry(101.0)
+    assert is_there(child)
+    stopping.step(101.0)
+    wait_for_end(child)
+    assert stopping.step(102.0) is None
+    assert stopping.ended == 1
+
+
 def test_the_root_is_ended_too_when_asked_for(family):
     leader = family.lead(lambda: family.fork("child"))
     child = family.pid_of("child")
