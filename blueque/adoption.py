@@ -74,6 +74,11 @@ class Adoption:
                     log.info("%s", error)
         return started
 
+    def _is_alone(self, task: Task) -> bool:
+        """Tell whether a started task's listener has been found dead; of another boot or container that takes its lease."""
+        state = self._inspector.registration(self._listener.queue, task.node or "").get("state")
+        return task.status == "started" and state != "alive"
+
     def _in_spool(self, known: set[str]) -> list[Candidate]:
         """Return open attempts that Redis has given up or that have been superseded; close those that are of no use."""
         found: list[Candidate] = []
@@ -96,6 +101,8 @@ class Adoption:
                 _close(attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
+            elif kind == "watched" and not is_running and attempt.read_exit() is not None and self._is_alone(task):
+                found.append(Candidate(task, attempt, pid, "orphan"))
         return found
 
 
