@@ -44,6 +44,7 @@ class Adoption:
     def __init__(self, listener: Listener, inspector: Inspector, spool: Spool, roster: Roster) -> None:
         self._listener, self._inspector, self._spool, self._roster = listener, inspector, spool, roster
         self._next_look_at_spool = 0.0
+        self._told: set[str] = set()                   # tasks that we cannot adopt, and have said so
 
     def candidates(self, orphans: list[Task]) -> list[Candidate]:
         """Return what can be taken over by us, who watch nothing.
@@ -55,6 +56,12 @@ class Adoption:
             attempt = self._spool.find(task.id, task.token)
             if attempt is not None:
                 found.append(Candidate(task, attempt, task.pid or 0, "orphan"))
+            elif task.id not in self._told:
+                self._told.add(task.id)
+                log.warning(
+                    "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
+                    "blueque-listener with that --spool, and it will be adopted", task.id, task.files,
+                )
         if time.monotonic() >= self._next_look_at_spool:
             self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
             found += self._in_spool({candidate.attempt.path for candidate in found})

@@ -48,11 +48,12 @@ class Attending:
         upkeep: Upkeep,
         children: Callable[[int], set[int] | None],
         on_orphans: Callable[[], None],
+        trouble: Trouble,
     ) -> None:
         self._client, self._listener, self._defaults = client, listener, defaults
         self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
         self.left_alone: set[int] = set()              # children of ours that another listener has adopted
-        self._trouble = Trouble("Redis answers again")
+        self._trouble = trouble
         self._progress = ""
 
     def attend(self, watch: Watch) -> None:
@@ -87,18 +88,20 @@ class Attending:
         """Wait until nothing of the attempt is left, beating; False when another listener has it now."""
         listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None and not self._has_ended(watch):
-            if time.monotonic() >= listen_at and not self._trouble.is_on:
-                self._listen(watch)
+            if self._orders.now is Order.STOP:
+                watch.end("stopped", "stopped by operator")
+            if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
+                listen_at = self._listen(watch)
             else:
-                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step, listen_at)
+                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step)
+                if self._orders.now is not Order.STOP:
+                    until = min(until, listen_at)
                 self._orders.look(until - time.monotonic(), [watch.pidfd])
             standing = self._upkeep.keep_up(watch.task.id)
             if self._upkeep.has_orphans:
                 self._on_orphans()
             if standing is not None and not self._obey(watch, standing):
                 return False
-            if self._orders.now is Order.STOP:
-                watch.end("stopped", "stopped by operator")
             watch.step()
         while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
             self._orders.look(again - time.monotonic())
@@ -111,17 +114,19 @@ class Attending:
         assert watch.pidfd is not None
         return bool(process.wait_readable([watch.pidfd], 0))
 
-    def _listen(self, watch: Watch) -> None:
-        """Wait for an order that somebody leaves in Redis, for the end of the task, and for whatever else may come."""
+    def _listen(self, watch: Watch) -> float:
+        """Wait for an order that somebody leaves in Redis, for the end of the task, and for whatever else may come.
+
+        Return when to do so again, on the monotonic clock.
+        """
         try:
             seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
             self._listener.watch_orders(seconds, lambda connection: self._is_answered(connection, watch, seconds))
             self._trouble.tell(None)
         except (RedisAway, RedisRefused) as error:
             self._trouble.tell(str(error), "still watching the task")
-            assert watch.pidfd is not None
-            self._orders.look(min(self._trouble.pause(), self._upkeep.seconds_left()), [watch.pidfd])
-            self._trouble.tell(None)
+            return time.monotonic() + self._trouble.pause()
+        return 0.0
 
     def _is_answered(self, connection: Connection, watch: Watch, seconds: float) -> bool:
         assert watch.pidfd is not None

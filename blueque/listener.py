@@ -166,6 +166,10 @@ class Listener:
         # A 1.0.0 producer wakes nobody, so look for ourselves as well.
         return self._has_marker or Inspector(self._redis).pending(self.queue) > 0
 
+    def announce_leaving(self) -> None:
+        """Let everybody see that we take nothing new. Source: docs/protocol.md, "order"."""
+        protocol.order(self._redis, self.queue, self.node, "drain", "a signal")
+
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
         if protocol.wait(self._redis, self.queue, self.node, seconds, is_answered, is_idle=False) is not None:

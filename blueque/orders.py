@@ -83,7 +83,7 @@ class Orders:
 
     def has_answer(self, connection: Connection) -> bool:
         """Wait for the answer to a command; not for long once an order has come, for Redis may stand still."""
-        deadline = time.monotonic() + REPLY_TIMEOUT
+        deadline = time.monotonic() + (LAST_ANSWER if self.now is Order.STOP else REPLY_TIMEOUT)
         before = self.now
         while (seconds := deadline - time.monotonic()) > 0:
             if connection.fileno() in self.look(seconds, [connection.fileno()]):

@@ -142,7 +142,7 @@ class Processor:
         became = protocol.retry(self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts)
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs error=%s",
-            self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _first_line(record["error"]),
+            self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _one_line(record["error"]),
         )
 
     def _last_files(self) -> dict[str, str]:
@@ -159,12 +159,12 @@ class Processor:
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts, finished)
-        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, _first_line(text))
+        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, _one_line(text))
 
 
 def _facts(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: record[name] for name in names if record.get(name) is not None}
 
 
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0][:200]
+def _one_line(text: str) -> str:
+    return " / ".join(text.split("\n"))[:200]

@@ -41,14 +41,9 @@ def timing(
     A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is less than three beats.
     """
     given = Timing(
-        *(
-            float(value) if value is not None else parse_duration(environ[name]) if environ.get(name) else default
-            for value, name, default in (
-                (beat, "BLUEQUE_BEAT", BEAT),
-                (lease, "BLUEQUE_LEASE", LEASE),
-                (lost_after, "BLUEQUE_LOST_AFTER", LOST_AFTER),
-            )
-        )
+        _seconds(beat, "BLUEQUE_BEAT", BEAT, environ),
+        _seconds(lease, "BLUEQUE_LEASE", LEASE, environ),
+        _seconds(lost_after, "BLUEQUE_LOST_AFTER", LOST_AFTER, environ),
     )
     if not 0.0 < given.beat < float("inf"):
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
@@ -56,8 +51,18 @@ def timing(
     for name, seconds in (("lost-after", chosen.lost_after), ("lease", chosen.lease)):
         # `not`, so that NaN is refused, too; rounded, for three times 0.2 is more than 0.6 to a float.
         if not seconds >= round(3 * chosen.beat, 9):
-            raise InvalidInput(f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed")
+            least = 3 * chosen.beat
+            raise InvalidInput(f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed, {least:g} s")
     return chosen
+
+
+def _seconds(given: float | None, name: str, default: float, environ: Mapping[str, str]) -> float:
+    if given is not None:
+        return float(given)
+    try:
+        return parse_duration(environ[name]) if environ.get(name) else default
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error
 
 
 def redis_url(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class Slot:
         self._adoption = Adoption(self._listener, self._client.get_inspector(), spool, self._roster)
         self._attending = Attending(
             self._client, self._listener, defaults, self._orders, self._upkeep, self._children,
-            self._call_for_adopters,
+            self._call_for_adopters, self._trouble,
         )
         self._spares = Spares(self._become_task_process)
         self._task_pid: int | None = None

@@ -96,7 +96,9 @@ class Tree:
             found = self._find(strays)
             new = {pid: member for pid, member in found.items() if with_root or pid != self.pid}
             new = {pid: member for pid, member in new.items() if (pid, member.start) not in told}
-            count += sum(_send(pid, member, number) for pid, member in new.items())
+            # Parents first: a script whose child has been killed would go on, and print its result before its own end comes.
+            for pid, member in sorted(new.items(), key=lambda one: (one[1].start, one[0])):
+                count += _send(pid, member, number)
             if number == signal.SIGKILL:
                 self.kill_groups(with_root)
             if not new:

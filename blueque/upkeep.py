@@ -37,6 +37,7 @@ class Upkeep:
         self._recovery = client.get_recovery(listener.queue)
         self._next_beat = self._next_look = self._next_promotion = 0.0
         self._orphans: list[Task] = []
+        self._is_leaving_known = False
         self.is_drained = False                        # somebody has left us the order to drain
         self.oom_kills = 0                             # of this machine, as counted at our last beat
 
@@ -56,8 +57,12 @@ class Upkeep:
     def keep_up(self, watched: str | None = None) -> Standing | None:
         """Do what is due. Return how the task that we watch stands, if Redis has told."""
         standing = None
+        if self._orders.now is not Order.WORK and not self._is_leaving_known:
+            self._announce()
         if time.monotonic() >= self._next_beat or self._listener.has_order:
             standing = self.beat(watched)
+        if self._orders.now is Order.STOP:             # there is more urgent than to wait for Redis on behalf of others
+            return standing
         if time.monotonic() >= self._next_look:
             self.look_after_others()
         if time.monotonic() >= self._next_promotion:
@@ -108,11 +113,19 @@ class Upkeep:
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
         self._next_beat = time.monotonic() + self._defaults.timing.beat
-        if standing.order == "drain" and not self.is_drained:
+        if standing.order == "drain" and self._orders.now is Order.WORK:
             log.warning("told to drain: taking nothing new, leaving after the task")
             self.is_drained = True
             self._orders.now = max(self._orders.now, Order.DRAIN)
         return standing
+
+    def _announce(self) -> None:
+        """Say once that we take nothing new: who looks at us should not wait for us."""
+        self._is_leaving_known = True
+        try:
+            self._listener.announce_leaving()
+        except (RedisAway, RedisRefused, Contended) as error:
+            log.debug("cannot announce that we leave: %s", error)
 
     def _promote(self) -> None:
         """Put due tasks of our own queue in line, a hundred at most: there may be a million, and we have other duties."""

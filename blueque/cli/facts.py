@@ -36,6 +36,8 @@ def facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
     plain = ("reclaimed_node", "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result")
     told |= {name: task.fields.get(name) for name in plain}
     others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
+    if task.status in ("failed", "cancelled"):
+        others.append(("next", f"To run it again: blueque requeue {task.id}"))
     return [(label, text) for label, text in told.items() if text is not None] + others
 
 

@@ -88,6 +88,7 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
 
 def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a queue, and the command that helps, if there is one."""
+    queue = shlex.quote(line.queue)
     by_state: dict[str, list[Node]] = {}
     for node in nodes:
         by_state.setdefault(node.state, []).append(node)
@@ -97,8 +98,8 @@ def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
         yield f"{waits}, {', '.join(idle) or 'no listener'}", ""
     for state in ("silent", "dead", "gone"):
         if state in by_state:
-            yield _of_silence(by_state[state]), ""
-    queue = shlex.quote(line.queue)
+            held = any(node.held for node in by_state[state])
+            yield _of_silence(by_state[state]), f"blueque-listener {queue}, on that host with its spool" if held else ""
     if line.lost:
         how_many = f"{_count_of(line.lost)} lost in the last day"
         yield how_many, f"blueque requeue --failed {queue} --error-type lost"

@@ -1,0 +1,740 @@
+"""The rules of the model test: what producers, people, listeners, their undertakers and 1.0.0 can do, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis.strategies as st
+import model
+from hypothesis.stateful import initialize, precondition, rule
+from legacy_logic import LegacyQueue
+from machine import NODES, POLICIES, TICK, Actor, Attempt, Machine, clock, retry_of, whole
+
+from blueque import keys, protocol
+from blueque.task import Task, load
+from blueque.values import decode
+
+QUEUES = st.sampled_from(["video", "video", "video", "audio"])
+PARAMETERS = st.sampled_from([("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")])
+RETRIES = st.sampled_from([None, None, False, *POLICIES])
+LIMITS = st.sampled_from([{}, {}, {"time_limit": 60, "lead": 5}, {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3}])
+SELDOM = st.sampled_from([False, False, False, True])
+# What an attempt can say that nobody watches any more.
+LATE = (
+    "start", "progress", "complete", "complete", "fail", "report success", "report failure", "release", "confirm_cancel",
+    "restore", "pop",
+)
+FAILURES = st.sampled_from([
+    {"error_type": "ValueError", "traceback": "Traceback"},
+    {"error_type": "mod.Odd", "error_types": ["mod.Odd", "ValueError", "Exception"], "memory_peak": 4096},
+    {"error_type": "exit", "exit_code": 75, "cpu_seconds": 0.5},
+    {"error_type": "exit", "exit_code": 1},
+    {"error_type": "signal", "signal": "SIGKILL", "leaked": 2},
+    {"error_type": "Fail", "retry": "never"},
+    {"error_type": "RetryLater", "retry_after": 0},
+    {"error_type": "RetryLater", "retry_after": 7},
+    {},
+])
+
+
+class Producers(Machine):
+    """They make tasks; time passes, and schedulers put in line what is due."""
+
+    @initialize(
+        retries=st.lists(RETRIES, min_size=5, max_size=5),
+        stages=st.lists(st.sampled_from(["", "pop", "reserve", "start", "start"]), min_size=5, max_size=5),
+        deaths=st.lists(st.booleans(), min_size=5, max_size=5),
+    )
+    def begin(self, retries: list[Any], stages: list[str], deaths: list[bool]) -> None:
+        """Have something to work on from the start, and something to see to."""
+        for queue, nodes in NODES.items():
+            for place, retry in enumerate(retries if queue == "video" else retries[:3]):
+                self.enqueue(queue, ("in.mov", None), retry, {}, None if place else 20)
+            for node in nodes:
+                self.register(queue, node, None)
+        for actor, stage, is_dead in zip(self.actors, stages, deaths, strict=True):
+            self.take_as_far_as(actor, stage)
+            actor.is_up = not is_dead
+
+    @rule(
+        queue=QUEUES, parameters=PARAMETERS, retry=RETRIES, limits=LIMITS,
+        delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]),
+    )
+    def enqueue(self, queue: str, parameters: tuple[str, str | None], retry: Any, limits: Any, delay: Any) -> None:
+        """Make a task, now, for later, or as 1.0.0 does."""
+        clock.now += TICK
+        if delay == "1.0.0":
+            self._legacy_enqueue(queue)
+            return
+        text, encoding = parameters
+        value, policy = decode(text, encoding), retry_of(retry) if retry else retry
+        given = {"parameters": text, **({"parameters_encoding": encoding} if encoding else {}), **limits}
+        if policy is not None:
+            given["retry"] = policy.to_text() if policy else "null"
+        its = (queue, given, whole(retry or None))
+        if delay is None:
+            task = self.queue(queue).enqueue(value, retry=policy, **limits)
+        else:
+            task = self.queue(queue).schedule(value, clock.now + delay, retry=policy, **limits)
+        if delay is None or delay < 0:
+            assert self.model.enqueue(task, *its, clock.now)
+        else:
+            assert self.model.schedule(task, *its, clock.now + delay, clock.now)
+        self.note("enqueue" if delay is None else "schedule")
+        self._remember(task)
+
+    def _remember(self, task: str) -> None:
+        """Note that there is a new task; its id may be an old one."""
+        self.starts.pop(task, None)
+        if task not in self.known:
+            self.known.append(task)
+
+    @rule(data=st.data(), queue=QUEUES, eta=st.sampled_from([None, 2000.0]), is_gone=st.booleans())
+    def make_again(self, data: st.DataObject, queue: str, eta: float | None, is_gone: bool) -> None:
+        """Try once more with an id that is known already; is_gone: its task has been deleted since."""
+        task = self.pick(data, (is_gone and self._gone()) or self.known)
+        its = (queue, {"parameters": "again"}, None)
+        if eta is None:
+            got = self.both(
+                "enqueue again", lambda: protocol.enqueue(self.person, queue, task, "again", None, clock.now),
+                lambda: self.model.enqueue(task, *its, clock.now),
+            )
+        else:
+            got = self.both(
+                "schedule again", lambda: protocol.schedule(self.person, queue, task, "again", None, eta, clock.now),
+                lambda: self.model.schedule(task, *its, eta, clock.now),
+            )
+        if got.value:
+            self._remember(task)
+
+    @rule(data=st.data(), seconds=st.sampled_from([0.0, 10.0, 60.0]), limit=st.sampled_from([None, 1]))
+    def pass_time(self, data: st.DataObject, seconds: float, limit: int | None) -> None:
+        waiting = [queue for queue in NODES if self.model.scheduled[queue]]
+        self.enqueue_due(self.pick(data, waiting or list(NODES)), seconds, limit)
+
+    def enqueue_due(self, queue: str, seconds: float, limit: int | None) -> None:
+        """Let time pass, and be a scheduler."""
+        clock.now += seconds
+        if limit is None:
+            self.both(
+                "enqueue_due", self.queue(queue).enqueue_due_tasks,
+                lambda: self.model.enqueue_due(queue, clock.now, 100) or [],
+            )
+        else:
+            self.both(
+                "enqueue_due one", lambda: protocol.enqueue_due(self.person, queue, clock.now, limit),
+                lambda: self.model.enqueue_due(queue, clock.now, limit),
+            )
+
+    def _legacy_enqueue(self, queue: str) -> None:
+        task = clock.uuid4()
+        LegacyQueue(self.redis, queue).enqueue(task, "old", clock.now)
+        its = model.Task(queue, "pending", clock.now, given={"parameters": "old", "created": clock.now})
+        self.model.tasks[task], self.model.consents[task] = its, 1
+        self.model.lines[queue].append(task)
+        self._remember(task)
+        self.note("1.0.0 enqueues")
+
+    def _gone(self) -> list[str]:
+        return [task for task in self.known if task not in self.model.tasks]
+
+    @rule(
+        data=st.data(), kind=st.sampled_from(["last", "next", "next", "stump"]),
+        then=st.sampled_from(["", "pop", "die", "start", "start"]),
+    )
+    def leave_hint(self, data: st.DataObject, kind: str, then: str) -> None:
+        """Be a producer of 1.0.0 that sends an id twice, or did so long ago; or writes to a task that is deleted."""
+        task = self.pick(data, (kind == "stump" and self._gone()) or self.known)
+        its, queue = self.model.tasks.get(task), self.queue_of(task)
+        self.note(f"hint at {its.status if its is not None else 'nothing'}")
+        if kind == "last":
+            self.redis.read(("LPUSH", keys.pending(queue), task))
+            self.model.lines[queue].append(task)
+        else:
+            self.redis.read(("RPUSH", keys.pending(queue), task))
+            self.model.lines[queue].insert(0, task)
+        if kind == "stump" and its is None:
+            self.redis.read(("HSET", keys.task(task), "status", "complete", "result", "x", "updated", clock.now))
+            self.model.tasks[task] = model.Task(None, "complete", clock.now, outcome={"result": "x"})
+            self.note("stump")
+        if then:
+            actor = self.idle_one(queue)
+            self.take_as_far_as(actor, "pop" if then == "die" else then)
+            actor.is_up = then != "die"
+
+    @rule(data=st.data(), seconds=st.sampled_from([0.0, 10.0]))
+    def leave_hint_for_later(self, data: st.DataObject, seconds: float) -> None:
+        """Be whatever leaves an id among the scheduled tasks."""
+        task = self.pick(data, self.known)
+        queue = self.queue_of(task)
+        if task not in self.model.scheduled[queue]:
+            self.redis.read(("ZADD", keys.scheduled(queue), clock.now + 5, task))
+            self.model.scheduled[queue][task] = clock.now + 5
+        self.enqueue_due(queue, seconds, None)
+
+
+class People(Machine):
+    """They want things: cancel, requeue, delete, order."""
+
+    @rule(data=st.data(), reason=st.sampled_from([None, "too late"]), is_wrong_queue=SELDOM)
+    def cancel(self, data: st.DataObject, reason: str | None, is_wrong_queue: bool) -> None:
+        statuses = sorted({its.status or "" for its in self.model.tasks.values()})
+        status = self.pick(data, statuses) if statuses else ""
+        task = self.pick(data, [task for task, its in self.model.tasks.items() if its.status == status] or self.known)
+        queue = self.queue_of(task)
+        if is_wrong_queue:
+            queue = "audio" if queue == "video" else "video"
+        self.both(
+            f"cancel {status}", lambda: self.queue(queue).cancel(task, "ann", reason),
+            lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
+        )
+
+    @precondition(lambda self: self.has("failed", "cancelled", "complete"))
+    @rule(data=st.data(), is_any=SELDOM, is_answer_lost=st.booleans())
+    def requeue(self, data: st.DataObject, is_any: bool, is_answer_lost: bool) -> None:
+        task = self.pick(data, (not is_any and self.has("failed", "cancelled")) or self.known)
+        queue = self.queue_of(task)
+        got = self.both(
+            "requeue", lambda: self.queue(queue).requeue(task),
+            lambda: self.model.requeue(queue, task, self._mark(task), clock.now),
+        )
+        if is_answer_lost and got.raised is None:
+            mark = self.model.tasks[task].past["requeued"]
+            self.both(
+                "requeue again", lambda: protocol.requeue(self.person, queue, task, mark, clock.now),
+                lambda: self.model.requeue(queue, task, mark, clock.now),
+            )
+
+    def _mark(self, task: str) -> str:
+        """Return the mark that a requeue has just made, which is random; or another, if it has made none."""
+        (mark,) = self.redis.read(("HGET", keys.task(task), "requeued"))
+        its = self.model.tasks.get(task)
+        return "none" if its is None or its.past.get("requeued") == mark else mark
+
+    @precondition(lambda self: self.has("failed"))
+    @rule(
+        data=st.data(), kind=st.sampled_from([None, None, "ValueError", "lost"]), age=st.sampled_from([None, None, 1.0]),
+        limit=st.sampled_from([None, 1]),
+    )
+    def requeue_failed(self, data: st.DataObject, kind: str | None, age: float | None, limit: int | None) -> None:
+        queue = self.queue_of(self.pick(data, self.has("failed")))
+
+        def foresee() -> list[str]:
+            tasks = self.model.failed(queue, kind, age, limit, clock.now)
+            for task in tasks:
+                self.model.requeue(queue, task, self._mark(task), clock.now)
+            return tasks
+
+        self.both("requeue_failed", lambda: self.queue(queue).requeue_failed(kind, age, limit), foresee)
+
+    @precondition(lambda self: self.has("complete", "failed", "cancelled"))
+    @rule(data=st.data(), is_any=SELDOM)
+    def delete(self, data: st.DataObject, is_any: bool) -> None:
+        task = self.pick(data, self.known if is_any else self.has("complete", "failed", "cancelled"))
+        snapshot, queue = load(self.redis, task), self.queue_of(task)
+
+        def act() -> bool:
+            if snapshot.queue is not None and snapshot.status in ("complete", "failed"):
+                self.queue(queue).delete_task(snapshot)
+                return True
+            return protocol.delete(self.person, queue, task)
+
+        self.both("delete", act, lambda: self.model.delete(queue, task))
+
+    @rule(data=st.data(), queue=QUEUES)
+    def order(self, data: st.DataObject, queue: str) -> None:
+        node = self.pick(data, NODES[queue])
+        self.both(
+            "order", lambda: protocol.order(self.person, queue, node, "drain", "ann"),
+            lambda: self.model.order(queue, node, "drain", "ann"),
+        )
+
+
+class Listeners(Machine):
+    """They come, work, tell how it ended, and go; some die on the way, and some wake up again."""
+
+    @precondition(lambda self: len(self.actors) < 12)
+    @rule(data=st.data(), queue=QUEUES, is_certain=st.booleans())
+    def join(self, data: st.DataObject, queue: str, is_certain: bool) -> None:
+        """is_certain: that whoever had the node before is dead."""
+        taken = {actor.life.node for actor in self.up() if actor.queue == queue}
+        node = self.pick(data, [node for node in NODES[queue] if node not in taken] or NODES[queue])
+        self.register(queue, node, self.instance(queue, node) if is_certain and node not in taken else None)
+
+    @precondition(lambda self: self._dispossessed())
+    @rule(data=st.data())
+    def register_again(self, data: st.DataObject) -> None:
+        actor = self.pick(data, self._dispossessed())
+        self.register(actor.queue, actor.life.node, None, actor)
+
+    def _dispossessed(self) -> list[Actor]:
+        """Return those who are up and not registered any more."""
+        alive = {known["instance"] for known in self.model.registrations.values() if known["state"] == "alive"}
+        return [actor for actor in self.up() if actor.life.instance not in alive]
+
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        actor = self.pick(data, self.actors)
+        task = actor.attempt.task if actor.attempt is not None else None
+        self.both("beat", lambda: list(actor.listener.beat(task)), lambda: self.model.beat(actor.life, clock.now, task))
+
+    @precondition(lambda self: self._with_marker())
+    @rule(data=st.data())
+    def wait(self, data: st.DataObject) -> None:
+        actor = self.pick(data, self._with_marker())
+        self.both(
+            "wait", lambda: actor.listener.idle(1.0, lambda connection: connection.wait(2.0)),
+            lambda: self.model.idle(actor.life),
+        )
+
+    def _with_marker(self) -> list[Actor]:
+        """Return the idle listeners that would not wait long."""
+        awake, orders = self.model.awake, self.model.orders
+        return [actor for actor in self.idle() if actor.queue in awake or (actor.queue, actor.life.node) in orders]
+
+    @precondition(lambda self: self.idle())
+    @rule(data=st.data(), is_to_happen=SELDOM)
+    def leave(self, data: st.DataObject, is_to_happen: bool) -> None:
+        actor = self.pick(data, self.idle())
+        life = actor.life
+        if is_to_happen:
+            got = self.both(
+                "deregister", lambda: protocol.deregister(actor.redis, life.queue, life.node, life.instance),
+                lambda: self.model.deregister(life.queue, life.node, life.instance),
+            )
+            actor.is_up = not got.value
+
+    @precondition(lambda self: self.idle())
+    @rule(data=st.data(), stage=st.sampled_from(["pop", "reserve", "start", "start", "end", "end"]), facts=FAILURES)
+    def take_one(self, data: st.DataObject, stage: str, facts: dict[str, Any]) -> None:
+        """stage: how far it comes for now; one that has only popped has lost the answer, and does not know what it has."""
+        actor = self.pick(data, self.idle())
+        self.take_as_far_as(actor, stage)
+        if actor.running is not None and stage == "end":
+            self.tell_progress(actor.running)
+            self.end(actor.running, "report failure", facts)
+
+    @precondition(lambda self: self.watched())
+    @rule(data=st.data())
+    def start_one(self, data: st.DataObject) -> None:
+        watched = self.watched()
+        self.start(self.pick(data, [attempt for attempt in watched if not attempt.is_started] or watched))
+
+    @precondition(lambda self: self.running())
+    @rule(
+        data=st.data(), how=st.sampled_from(["complete", "fail", "report success", "progress"]), is_cancelled=SELDOM,
+        is_answer_lost=SELDOM,
+    )
+    def finish(self, data: st.DataObject, how: str, is_cancelled: bool, is_answer_lost: bool) -> None:
+        attempt = self.pick(data, self.running())
+        if is_cancelled:
+            self.want_cancelled(attempt.task)
+        if how == "progress":
+            self.tell_progress(attempt)
+        else:
+            self.end(attempt, how, {}, is_answer_lost)
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), facts=FAILURES, is_cancelled=SELDOM, is_answer_lost=SELDOM)
+    def report_failure(self, data: st.DataObject, facts: dict[str, Any], is_cancelled: bool, is_answer_lost: bool) -> None:
+        attempt = self.pick(data, self.running())
+        if is_cancelled:
+            self.want_cancelled(attempt.task)
+        self.end(attempt, "report failure", facts, is_answer_lost)
+
+    @precondition(lambda self: self.watched())
+    @rule(
+        data=st.data(), is_cancelled=SELDOM, is_answer_lost=SELDOM, stage=st.sampled_from(["", "reserve", "start", "start"]),
+        late=st.sampled_from(["", *LATE]),
+    )
+    def release(self, data: st.DataObject, is_cancelled: bool, is_answer_lost: bool, stage: str, late: str) -> None:
+        """stage: how far it comes with what is next then: most often the same task, which has two attempts of one node.
+
+        late: what the old one does then all the same.
+        """
+        attempt = self.pick(data, self.watched())
+        if is_cancelled:
+            self.want_cancelled(attempt.task)
+        self.end(attempt, "release", {}, is_answer_lost)
+        self.take_as_far_as(attempt.actor, stage)
+        if late:
+            self._speak(attempt, late, {})
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), is_answer_lost=SELDOM)
+    def confirm_cancel(self, data: st.DataObject, is_answer_lost: bool) -> None:
+        attempt = self.pick(data, self.running())
+        self.want_cancelled(attempt.task)
+        self.end(attempt, "confirm_cancel", {}, is_answer_lost)
+
+    @precondition(lambda self: self.up())
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        actor = self.pick(data, [attempt.actor for attempt in self.running()] or self.up())
+        actor.is_up = False
+        self.note(f"die {'with' if actor.attempt is not None else 'without'} a task")
+
+    @precondition(lambda self: self.idle())
+    @rule(data=st.data(), stage=st.sampled_from(["pop", "reserve", "start"]))
+    def take_and_die(self, data: st.DataObject, stage: str) -> None:
+        actor = self.pick(data, self.idle())
+        self.take_as_far_as(actor, stage)
+        actor.is_up = False
+        self.note(f"die after {stage}")
+
+    @precondition(lambda self: self.down())
+    @rule(data=st.data())
+    def wake_up(self, data: st.DataObject) -> None:
+        """Be one that stood still, and that others may have taken for dead."""
+        actor = self.pick(data, self.down())
+        nodes = {(other.queue, other.life.node) for other in self.up()}
+        if not actor.is_gone and (actor.queue, actor.life.node) not in nodes:
+            actor.is_up = True
+            self.note("wake up")
+
+    @precondition(lambda self: self.loose())
+    @rule(data=st.data(), how=st.sampled_from(LATE), facts=FAILURES)
+    def be_late(self, data: st.DataObject, how: str, facts: dict[str, Any]) -> None:
+        self._speak(self.pick(data, self._late()), how, facts)
+
+    @precondition(lambda self: self.loose())
+    @rule(data=st.data(), how=st.sampled_from(["complete", "fail", "report success", "report failure", "pop"]))
+    def be_late_again(self, data: st.DataObject, how: str) -> None:
+        self._speak(self.pick(data, self._late()), how, {})
+
+    def _speak(self, attempt: Attempt, how: str, facts: dict[str, Any]) -> None:
+        """Speak for an attempt that nobody watches any more; or be its listener, and try to take another task."""
+        life = attempt.actor.life
+        if how == "pop":
+            if self.instance(life.queue, life.node) != life.instance or not self.model.lives(life.queue, life.node):
+                self.pop(attempt.actor)
+        elif how == "restore":
+            if attempt.is_started and attempt.token is not None and attempt.actor in self.idle():
+                self.restore_attempt(attempt.actor, attempt)
+        elif how == "start":
+            self.start(attempt)
+        elif how == "progress":
+            self.tell_progress(attempt)
+        elif attempt.is_started or how in ("fail", "release"):
+            self.tell_end(attempt, how, facts)
+
+    def _late(self) -> list[Attempt]:
+        """Return attempts that nobody watches, those that could do harm several times."""
+        loose, tasks = self.loose(), self.model.tasks
+        revoked = [one for one in loose if one.task in tasks and not self.is_newest(one)]
+        rivals = [one for one in revoked if tasks[one.task].owner.get("node") == one.about[3]]
+        return rivals * 4 + revoked[:4] + loose[:4]
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), then=st.sampled_from(["", "restore", "report success", "report failure", "release"]))
+    def lose_own(self, data: st.DataObject, then: str) -> None:
+        """Be one whose task process seems to be gone without a word, and then was not."""
+        attempt = self.pick(data, self.running())
+        self.give_up(attempt)
+        if then:
+            self._speak(attempt, then, {})
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data(), is_gone=st.booleans(), then=st.sampled_from(["", "reassert", "take", "release", "release"]))
+    def be_forgotten(self, data: st.DataObject, is_gone: bool, then: str) -> None:
+        """Have Redis forget a running attempt, as it can when it is replaced by a replica; or all of the task.
+
+        then: the listener puts it back; or another takes it first, and perhaps releases it.
+        """
+        attempt = self.pick(data, self.running())
+        is_there = self.is_newest(attempt) and self.model.tasks[attempt.task].status == "started"
+        if not is_there or attempt.token is None or self.model.hints()[attempt.task] > 1:
+            return
+        (self._forget_task if is_gone else self._forget_attempt)(attempt.task)
+        if then in ("take", "release"):
+            taker = self.idle_one(attempt.actor.queue)
+            self.take(taker)
+            if taker.attempt is not None and then == "release":
+                self.end(taker.attempt, "release", {})
+        if then:
+            self._reassert(attempt)
+
+    def _forget_task(self, task: str) -> None:
+        queue, node = self.place(task)
+        member = keys.started_member(node, self.model.tasks[task].owner["pid"], task)
+        self.redis.read(
+            ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
+            ("DEL", keys.task(task)), ("ZREM", keys.tasks(queue), task),
+        )
+        self.model.held[queue, node].remove(task)
+        self.model.started[queue].remove(member)
+        del self.model.tasks[task], self.model.index[queue][task]
+        self.note("Redis forgets a task")
+
+    def _forget_attempt(self, task: str) -> None:
+        its, (queue, node) = self.model.tasks[task], self.place(task)
+        member, attempt = keys.started_member(node, its.owner["pid"], task), (its.attempt or 0) - 1
+        self.redis.read(
+            ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
+            ("HSET", keys.task(task), "status", "pending", "attempt", attempt), ("HDEL", keys.task(task), *its.owner),
+            ("RPUSH", keys.pending(queue), task),
+        )
+        self.model.held[queue, node].remove(task)
+        self.model.started[queue].remove(member)
+        self.model.lines[queue].insert(0, task)
+        its.status, its.attempt, its.owner = "pending", attempt, {}
+        self.model.consents[task] += 1                 # what Redis has forgotten, nobody can guard
+        self.note("Redis forgets an attempt")
+
+    @precondition(lambda self: self.running())
+    @rule(data=st.data())
+    def reassert(self, data: st.DataObject) -> None:
+        running = [one for one in self.running() if one.token is not None]
+        if running:
+            self._reassert(self.pick(data, [one for one in running if not self.is_newest(one)] * 4 + running))
+
+    def _reassert(self, attempt: Attempt) -> None:
+        actor, task, pid = attempt.actor, attempt.task, attempt.pid
+        life, ours = actor.life, {**attempt.snapshot.fields, "pid": str(pid)}
+        self.both(
+            "reassert",
+            lambda: protocol.reassert(actor.redis, life.queue, task, life.node, life.instance, ours, clock.now),
+            lambda: self.model.reassert(life, task, attempt.mine, pid, clock.now),
+        )
+
+
+class Undertakers(Machine):
+    """They see to what the dead have left, and to some who are not dead."""
+
+    @precondition(lambda self: self.model.registrations)
+    @rule(data=st.data(), is_beat_old=SELDOM, is_wrong=SELDOM)
+    def fence(self, data: st.DataObject, is_beat_old: bool, is_wrong: bool) -> None:
+        """is_wrong: that it is dead."""
+        pairs = list(self.model.registrations) if is_wrong else self.corpses()
+        if pairs:
+            self._fence(*self.pick(data, pairs), is_beat_old)
+
+    def _fence(self, queue: str, node: str, is_beat_old: bool = False) -> None:
+        known = self.model.registrations[queue, node]
+        beat = str(known["beat"] - is_beat_old)
+        self.both(
+            "fence", lambda: protocol.fence(self.redis, queue, node, known["instance"], beat),
+            lambda: self.model.fence(queue, node, known["instance"], beat),
+        )
+
+    @precondition(lambda self: any(self.model.held.values()))
+    @rule(data=st.data(), is_judged=st.booleans(), is_instance_old=SELDOM, is_cancelled=SELDOM)
+    def recover(self, data: st.DataObject, is_judged: bool, is_instance_old: bool, is_cancelled: bool) -> None:
+        """is_judged: that whoever holds it has been found dead before, if it is."""
+        pairs = [pair for pair, held in self.model.held.items() if held]
+        queue, node = self.pick(data, self._of_the_dead(pairs))
+        if is_judged and (queue, node) in self.corpses():
+            self._fence(queue, node)
+        task = self.pick(data, self.model.held[queue, node])
+        if is_cancelled:
+            self.want_cancelled(task)
+        if task in self.model.held[queue, node]:
+            self._recover(queue, node, task, is_instance_old)
+
+    def _of_the_dead(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return these listeners, the dead several times."""
+        corpses = self.corpses()
+        return [pair for pair in pairs if pair in corpses or not self.model.lives(*pair)] * 4 + pairs
+
+    def _recover(self, queue: str, node: str, task: str, is_instance_old: bool = False) -> None:
+        its, instance = self.model.tasks.get(task), "of before" if is_instance_old else self.instance(queue, node)
+        claimant = its.owner.get("reclaimed_node") if its is not None else None
+        dead = claimant if claimant is not None and not self.model.lives(queue, claimant) else None
+        self.both(
+            "recover", lambda: protocol.recover(self.redis, queue, task, node, instance, clock.now, dead),
+            lambda: self.model.recover(queue, task, node, instance, clock.now, dead),
+        )
+
+    @precondition(lambda self: self.has("started"))
+    @rule(data=st.data(), default=st.sampled_from([None, "twice"]), is_token_old=SELDOM, is_judged=st.booleans())
+    def lose(self, data: st.DataObject, default: str | None, is_token_old: bool, is_judged: bool) -> None:
+        """is_judged: as for recover."""
+        started = self.has("started")
+        queue, node = self.pick(data, self._of_the_dead([self.place(task) for task in started]))
+        if is_judged and (queue, node) in self.corpses():
+            self._fence(queue, node)
+        task = self.pick(data, [task for task in started if self.place(task) == (queue, node)])
+        self._lose(task, default, is_token_old)
+
+    def _lose(self, task: str, default: str | None = None, is_token_old: bool = False) -> None:
+        queue, node = self.place(task)
+        token = "0" * 32 if is_token_old else self.model.tasks[task].owner.get("token")
+        instance, error, facts = self.instance(queue, node), f"lost with {node}", {"lost_node": node, "last_seen": clock.now}
+        its = (queue, task, token, node, instance, error)
+        self.both(
+            "lose", lambda: protocol.lose(self.redis, *its, retry_of(default), clock.now, facts),
+            lambda: self.model.lose(*its, whole(default), facts, clock.now),
+        )
+
+    @precondition(lambda self: self.idle() and self.loose())
+    @rule(data=st.data())
+    def adopt(self, data: st.DataObject) -> None:
+        actor = self.pick(data, self.idle())
+        attempt = self._stray(data, actor.queue, lambda its: its.status == "started")
+        if attempt is not None:
+            life, (queue, task, token, old) = actor.life, attempt.about
+            got = self.both(
+                "adopt",
+                lambda: protocol.adopt(actor.redis, queue, task, token, old, life.node, life.instance, clock.now),
+                lambda: self.model.adopt(life, task, token, old, clock.now),
+            )
+            if got.value is not None:
+                self.watch(actor, Task(task, got.value), True, attempt.pid)
+
+    @precondition(lambda self: self.idle() or self.running())
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        """Take back a task that has failed; if there is none, one that its listener gives up in error."""
+        failed = [task for task in self.has("failed") if self.model.tasks[task].is_lost] or self.has("failed")
+        started = [one for one in self.loose() if one.is_started and one.token is not None and one.task in failed]
+        if started and self.idle():
+            actor, attempt = self.pick(data, self.idle()), self.pick(data, started)
+        elif self.running():
+            attempt = self.pick(data, self.running())
+            actor = attempt.actor
+            self.give_up(attempt)
+        else:
+            return
+        if attempt.about[0] == actor.queue and attempt.token is not None:
+            self.restore_attempt(actor, attempt)
+
+    def _stray(self, data: st.DataObject, queue: str, fits: Callable[[model.Task], bool]) -> Attempt | None:
+        """Choose a started attempt that nobody watches, rather one whose task fits."""
+        loose = [one for one in self.loose() if one.is_started and one.about[0] == queue and one.token is not None]
+        fitting = [one for one in loose if one.task in self.model.tasks and fits(self.model.tasks[one.task])]
+        return self.pick(data, fitting[:6] * 4 + loose[:2]) if loose else None
+
+    @precondition(lambda self: self.model.registrations)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        pairs = list(self.model.registrations)
+        self._forget(*self.pick(data, [pair for pair in pairs if not self.model.lives(*pair)] or pairs))
+
+    def _forget(self, queue: str, node: str) -> None:
+        instance = self.instance(queue, node)
+        self.both(
+            "forget", lambda: protocol.forget(self.redis, queue, node, instance),
+            lambda: self.model.forget(queue, node, instance),
+        )
+
+    @precondition(lambda self: self.corpses())
+    @rule(data=st.data(), is_lost=st.booleans())
+    def sweep(self, data: st.DataObject, is_lost: bool) -> None:
+        """Do all that follows when a listener is found dead."""
+        queue, node = self.pick(data, self.corpses())
+        self._fence(queue, node)
+        for task in list(self.model.held[queue, node]):
+            self._recover(queue, node, task)
+            if is_lost and task in self.has("started") and self.place(task) == (queue, node):
+                self._lose(task)
+        self._forget(queue, node)
+
+    @precondition(lambda self: self.idle() and self.corpses())
+    @rule(data=st.data(), is_instance_old=SELDOM, stage=st.sampled_from(["reserve", "start"]), is_judged=SELDOM)
+    def claim(self, data: st.DataObject, is_instance_old: bool, stage: str, is_judged: bool) -> None:
+        """Be a program that claims from the dead as 1.0.0 does; is_judged: others see to the dead meanwhile."""
+        actor = self.pick(data, self.idle())
+        nodes = [node for queue, node in self.corpses() if queue == actor.queue and node != actor.life.node]
+        if not nodes:
+            return
+        queue, node, dead = actor.queue, actor.life.node, self.pick(data, nodes)
+        instance = "of before" if is_instance_old else self.instance(queue, dead)
+        for other in self.down():
+            other.is_gone = other.is_gone or other.life.instance == instance
+        got = self.both(
+            "claim", lambda: protocol.claim(actor.redis, queue, node, dead, instance),
+            lambda: self.model.claim(queue, node, dead, instance),
+        )
+        if got.value is not None and self.model.tasks[got.value].status == "reserved":
+            self.watch(actor, load(self.redis, got.value))
+            if stage == "start":
+                self.start(actor.attempt)
+        if is_judged and (queue, dead) in self.corpses():
+            self._fence(queue, dead)
+            for task in list(self.model.held[queue, dead]):
+                self._recover(queue, dead, task)
+
+
+@dataclass
+class Legacy:
+    """A listener of 1.0.0, and the task that it has."""
+
+    queue: str
+    node: str
+    is_up: bool = True
+    task: str | None = None
+    pid: int | None = None
+
+
+class OldVersion(Machine):
+    """1.0.0, which checks nothing. It is only given what is in order."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.legacies: list[Legacy] = []
+
+    @rule(queue=QUEUES, steps=st.integers(1, 6), is_to_die=st.booleans())
+    def legacy_work(self, queue: str, steps: int, is_to_die: bool) -> None:
+        """Have a listener of 1.0.0 do what it would do next, and perhaps die."""
+        legacy = next((one for one in self.legacies if one.is_up and one.queue == queue), None)
+        if legacy is None:
+            legacy = Legacy(queue, f"old_{len(self.legacies) + 1}")
+            self._join(legacy)
+        for _ in range(steps):
+            clock.now += TICK
+            if legacy.task is None:
+                self._take(legacy)
+            elif legacy.pid is None:
+                self._start(legacy, legacy.task)
+            else:
+                self._complete(legacy, legacy.task, legacy.pid)
+        legacy.is_up = not is_to_die
+
+    def _join(self, legacy: Legacy) -> None:
+        self.legacies.append(legacy)
+        LegacyQueue(self.redis, legacy.queue).add_listener(legacy.node)
+        self.model.members[legacy.queue].add(legacy.node)
+
+    def _take(self, legacy: Legacy) -> None:
+        line, hints = self.model.lines[legacy.queue], self.model.hints()
+        its = self.model.tasks.get(line[0]) if line else None
+        if its is None or its.status != "pending" or hints[line[0]] > 1:
+            return                                     # it would run that, whatever it is
+        legacy.task = LegacyQueue(self.redis, legacy.queue).dequeue(legacy.node, clock.now)
+        assert legacy.task == line.pop(0)
+        its.status, its.owner["node"], its.updated = "reserved", legacy.node, clock.now
+        self.model.held[legacy.queue, legacy.node].insert(0, legacy.task)
+        self.note("1.0.0 takes")
+
+    def _start(self, legacy: Legacy, task: str) -> None:
+        its, pid = self.model.tasks[task], 9
+        LegacyQueue(self.redis, legacy.queue).start(task, legacy.node, pid, clock.now)
+        its.status, its.owner["pid"], its.updated, legacy.pid = "started", pid, clock.now, pid
+        self.model.started[legacy.queue].add(keys.started_member(legacy.node, pid, task))
+        self.starts[task].append(f"1.0.0 at {clock.now}")
+        self.note("1.0.0 starts")
+
+    def _complete(self, legacy: Legacy, task: str, pid: int) -> None:
+        its, queue, node = self.model.tasks[task], legacy.queue, legacy.node
+        LegacyQueue(self.redis, queue).finish(task, node, pid, "complete", "old result", clock.now)
+        its.status, its.outcome["result"], its.updated = "complete", "old result", clock.now
+        self.model.held[queue, node].remove(task)
+        self.model.started[queue].remove(keys.started_member(node, pid, task))
+        self.model.ended[queue, "complete"].insert(0, task)
+        legacy.task = legacy.pid = None
+        self.note("1.0.0 completes")
+
+    @precondition(lambda self: any(not one.is_up for one in self.legacies))
+    @rule(data=st.data())
+    def strike(self, data: st.DataObject) -> None:
+        legacy = self.pick(data, [one for one in self.legacies if not one.is_up])
+        self.both(
+            "strike", lambda: protocol.strike(self.redis, legacy.queue, legacy.node),
+            lambda: self.model.strike(legacy.queue, legacy.node),
+        )
+
+
+class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion):
+    """All of them."""
