@@ -238,7 +238,8 @@ def python_of(peer: str) -> Path:
 def install(peer: str) -> None:
     if not python_of(peer).exists():
         venv.create(python_of(peer).parent.parent, with_pip=True)
-    subprocess.run([str(python_of(peer)), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PEERS[peer]], check=True)
+    pip = [str(python_of(peer)), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, *PEERS[peer]], check=True)
 
 
 @contextmanager
@@ -298,7 +299,9 @@ def compare(title: str, strike: Callable[[Peer, list[subprocess.Popen[bytes]]], 
     print(title)
     for name, values in seconds.items():
         known = [value for value in values if value is not None]
-        said = f"{statistics.median(known):6.2f} s ({min(known):.2f} - {max(known):.2f})" if known else f"not within {LONGEST:.0f} s"
+        said = f"not within {LONGEST:.0f} s"
+        if known:
+            said = f"{statistics.median(known):6.2f} s ({min(known):.2f} - {max(known):.2f})"
         print(f"    {name:18} {said:28} copies at the same time: {max(copies[name])}", flush=True)
 
 
@@ -409,7 +412,7 @@ def session_of(pid: int) -> int:
 
 CASES: dict[str, Callable[[], None]] = {
     "process": lambda: compare("the task's process is killed: known after", process_killed, 1),
-    "worker": lambda: compare("the watching process is killed: adopted, or complete by a new worker, after", worker_killed, 1),
+    "worker": lambda: compare("the watching process is killed: adopted, or complete by a new one, after", worker_killed, 1),
     "node": lambda: compare("the whole node is killed: running on another after", node_killed, 2),
     "cycle": cycle,
     "sweep": sweep,
