@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -568,43 +567,35 @@ class Undertakers(Machine):
             lambda: self.model.lose(*its, whole(default), facts, clock.now),
         )
 
-    @precondition(lambda self: self.idle() and self.loose())
+    @precondition(lambda self: self.idle() and self._loose("started"))
     @rule(data=st.data())
     def adopt(self, data: st.DataObject) -> None:
-        actor = self.pick(data, self.idle())
-        attempt = self._stray(data, actor.queue, lambda its: its.status == "started")
-        if attempt is not None:
-            life, (queue, task, token, old) = actor.life, attempt.about
-            got = self.both(
-                "adopt",
-                lambda: protocol.adopt(actor.redis, queue, task, token, old, life.node, life.instance, clock.now),
-                lambda: self.model.adopt(life, task, token, old, clock.now),
-            )
-            if got.value is not None:
-                self.watch(actor, Task(task, got.value), True, attempt.pid)
+        """Take over a running task, of whose attempts nobody watches some; of an old one that must fail."""
+        queue, task, token, old = (attempt := self.pick(data, self._loose("started"))).about
+        actor = self.idle_one(queue)
+        life = actor.life
+        got = self.both(
+            "adopt", lambda: protocol.adopt(actor.redis, queue, task, token, old, life.node, life.instance, clock.now),
+            lambda: self.model.adopt(life, task, token, old, clock.now),
+        )
+        if got.value is not None:
+            self.watch(actor, Task(task, got.value), True, attempt.pid)
 
-    @precondition(lambda self: self.idle() or self.running())
+    @precondition(lambda self: self._loose("failed") or self.running())
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
         """Take back a task that has failed; if there is none, one that its listener gives up in error."""
-        failed = [task for task in self.has("failed") if self.model.tasks[task].is_lost] or self.has("failed")
-        started = [one for one in self.loose() if one.is_started and one.token is not None and one.task in failed]
-        if started and self.idle():
-            actor, attempt = self.pick(data, self.idle()), self.pick(data, started)
-        elif self.running():
-            attempt = self.pick(data, self.running())
-            actor = attempt.actor
+        failed = self._loose("failed")
+        attempt = self.pick(data, failed or self.running())
+        if not failed:
             self.give_up(attempt)
-        else:
-            return
-        if attempt.about[0] == actor.queue and attempt.token is not None:
-            self.restore_attempt(actor, attempt)
+        if attempt.token is not None:
+            self.restore_attempt(self.idle_one(attempt.about[0]), attempt)
 
-    def _stray(self, data: st.DataObject, queue: str, fits: Callable[[model.Task], bool]) -> Attempt | None:
-        """Choose a started attempt that nobody watches, rather one whose task fits."""
-        loose = [one for one in self.loose() if one.is_started and one.about[0] == queue and one.token is not None]
-        fitting = [one for one in loose if one.task in self.model.tasks and fits(self.model.tasks[one.task])]
-        return self.pick(data, fitting[:6] * 4 + loose[:2]) if loose else None
+    def _loose(self, status: str) -> list[Attempt]:
+        """Return started attempts that nobody watches, of tasks of this status."""
+        tasks = self.has(status)
+        return [one for one in self.loose() if one.is_started and one.token is not None and one.task in tasks]
 
     @precondition(lambda self: self.model.registrations)
     @rule(data=st.data())

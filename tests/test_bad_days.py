@@ -177,6 +177,7 @@ def test_the_result_of_a_task_that_ends_while_redis_is_away_is_reported_when_it_
     own_server.start()
     task = outcome(frail.client, task_id)
     assert (task.status, task.result, runs(frail)) == ("complete", "done", [task_id])
+    listener.says("Redis answers again")               # said when the answer is there whose effect we have seen
     assert len(listener.lines("; waiting")) == len(listener.lines("Redis answers again")) == 1
 
 

@@ -209,7 +209,8 @@ def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, cl
 
 
 def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(legacy, client, queue, cli):
-    last, first, far = (queue.schedule("in", time.time() + seconds) for seconds in (0.02, 0.01, 1000))
+    now = time.time()
+    last, first, far = (queue.schedule("in", now + seconds) for seconds in (0.6, 0.5, 1000))
     until(lambda: time.time() > client.get_task(last).eta, what="both are due")
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
