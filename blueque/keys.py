@@ -22,6 +22,34 @@ def pending(queue: str) -> str:                        # list: task ids; added a
     return f"blueque_pending_tasks_{queue}"
 
 
+def line(queue: str, name: str) -> str:                # list: as pending, for one priority and need, see lines.py
+    return pending(queue) if name == "0" else f"blueque_line_{name}_{queue}"
+
+
+def lines(queue: str) -> str:                          # zset: names of the lines besides pending, scored by priority
+    return f"blueque_lines_{queue}"
+
+
+def settings(queue: str) -> str:                       # hash: whether it is paused, how many may run
+    return f"blueque_queue_{queue}"
+
+
+def counted(queue: str) -> str:                        # set: ids of the tasks that count against max_concurrency
+    return f"blueque_counted_tasks_{queue}"
+
+
+def lock(name: str) -> str:                            # set: ids of the tasks whose attempts hold the lock
+    return f"blueque_lock_{name}"
+
+
+def waiting(lock_name: str) -> str:                    # set: queues that have, or had, tasks which need the lock
+    return f"blueque_waiting_{lock_name}"
+
+
+def key_kept(task_id: str) -> str:                     # string that expires: a deleted task's key still counts
+    return f"blueque_key_{task_id}"
+
+
 def scheduled(queue: str) -> str:                      # zset: task ids, scored by `eta` in Unix seconds
     return f"blueque_scheduled_tasks_{queue}"
 

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "defaults", "errors", "keys", "limits", "pauses", "retry", "settings", "values", "verdicts", "version",
+        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "settings", "values", "verdicts", "version",
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",

@@ -1,0 +1,127 @@
+"""Lines: where a task waits for its turn, by its priority and by what it needs. Text in, text out.
+
+A task of priority 0 without needs waits in the list that 1.0.0 knows. Each other combination has a list of its own, named
+`[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`, `-3,gpu=1,memory=8589934592,lock:licence=3`. A name holds no `_`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from blueque.errors import InvalidInput, InvalidType
+from blueque.settings import parse_size
+
+LOWEST, HIGHEST = -100, 100
+MAX_AMOUNT = 2**60
+MAX_LOCK_BYTES = 200
+MAX_RESOURCES = 8
+DEFAULT = "0"                                          # the line of tasks without priority or needs: the list of 1.0.0
+
+_NAME = re.compile(r"[a-z][a-z0-9.-]{0,62}\Z")
+_LOCK = "lock:"
+
+
+class Needs(NamedTuple):
+    """What a task needs in order to run.
+
+    resources: how much of what its node must have free. lock: name of a lock, None: none.
+    limit: how many tasks may hold that lock at a time.
+    """
+
+    resources: tuple[tuple[str, int], ...] = ()
+    lock: str | None = None
+    limit: int = 1
+
+
+def line_of(priority: str | None, needs: str | None) -> str:
+    """Return the name of the line of a task with these two fields."""
+    return f"{priority or '0'},{needs}" if needs else priority or DEFAULT
+
+
+def priority_of(line: str) -> int:
+    """Return the priority of a line, by its name; 0 for a name that is none."""
+    text = line.partition(",")[0]
+    return int(text) if re.fullmatch(r"-?[0-9]{1,3}", text) else 0
+
+
+def needs_of(line: str) -> Needs | None:
+    """Return what the tasks of a line need, by its name; None: the name makes no sense."""
+    return parse_needs(line.partition(",")[2])
+
+
+def write_needs(resources: Mapping[str, int], lock: str | None = None, limit: int = 1) -> str:
+    """Return needs as a text, the same for the same needs; empty: there are none."""
+    words = [f"{name}={amount}" for name, amount in sorted(resources.items()) if amount]
+    if lock is not None:
+        words.append(f"{_LOCK}{quote(lock, safe='').replace('_', '%5F')}={limit}")
+    return ",".join(words)
+
+
+def parse_needs(text: str) -> Needs | None:
+    """Return the needs that the text says; None: it makes no sense, and nobody can meet them."""
+    resources: list[tuple[str, int]] = []
+    lock, limit = None, 1
+    for word in text.split(",") if text else []:
+        name, _, amount = word.rpartition("=")
+        if not amount.isdecimal() or not 0 < int(amount) <= MAX_AMOUNT:
+            return None
+        if name.startswith(_LOCK) and lock is None:
+            lock, limit = unquote(name.removeprefix(_LOCK)), int(amount)
+        elif _NAME.match(name):
+            resources.append((name, int(amount)))
+        else:
+            return None
+    return Needs(tuple(resources), lock, limit)
+
+
+def require_priority(priority: object) -> int:
+    """Return the priority, -100 to 100; higher is first."""
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidType(f"a priority is a whole number, not {type(priority).__name__}")
+    if not LOWEST <= priority <= HIGHEST:
+        raise InvalidInput(f"priority {priority} is not between {LOWEST} and {HIGHEST}")
+    return priority
+
+
+def require_resources(resources: object) -> dict[str, int]:
+    """Return amounts of resources, given as whole numbers or as sizes like "64GiB", by name."""
+    if not isinstance(resources, Mapping):
+        raise InvalidType(f'resources are a dict such as {{"gpu": 1}}, not {type(resources).__name__}')
+    if len(resources) > MAX_RESOURCES:
+        raise InvalidInput(f"{len(resources)} resources are more than {MAX_RESOURCES}")
+    return {require_resource_name(name): _amount(name, amount) for name, amount in resources.items()}
+
+
+def require_resource_name(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidInput(f"a resource has a name of small letters, digits, '.' and '-', not {name!r}")
+    return name
+
+
+def require_lock(lock: object) -> tuple[str, int]:
+    """Return the name of a lock and how many may hold it: given as "name", or as ("name", 3)."""
+    name, limit = lock if isinstance(lock, tuple) and len(lock) == 2 else (lock, 1)
+    if not isinstance(name, str) or isinstance(limit, bool) or not isinstance(limit, int):
+        raise InvalidType(f'a lock is a name, or a name and a number such as ("licence", 3), not {lock!r}')
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= MAX_LOCK_BYTES or "\0" in name:
+        raise InvalidInput(f"the name of a lock takes 1 to {MAX_LOCK_BYTES} bytes of UTF-8, without NUL, not {name!r}")
+    if not 0 < limit <= 1_000_000:
+        raise InvalidInput(f"a lock can be held by 1 to 1000000 tasks, not by {limit}")
+    return name, limit
+
+
+def _amount(name: object, amount: object) -> int:
+    if isinstance(amount, str):
+        amount = parse_size(amount)
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise InvalidType(f'an amount of {name} is a whole number or a size such as "8GiB", not {amount!r}')
+    if not 0 <= amount <= MAX_AMOUNT:
+        raise InvalidInput(f"{amount} is no amount of {name}: 0 to 2**60")
+    return amount
