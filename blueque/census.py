@@ -16,7 +16,8 @@ from blueque.places import TYPES, Place
 from blueque.questions import BATCH, Pair, Rolls, about_listeners, ask, batches, conclude, note, readable
 
 _OF_A_QUEUE = {
-    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders")}, "listeners": "set", "nodes": "zset"
+    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line")},
+    "listeners": "set", "nodes": "zset",
 }
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 

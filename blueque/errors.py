@@ -7,8 +7,10 @@
     |   |-- WrongQueue                  the task belongs to another queue
     |   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
     |   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
+    |   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
     |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
+    |-- NotFree                         what the task needs is taken; it is back in its line; it will be free again
     |-- NotRegistered                   the listener is not (or no longer) registered; register again
     |-- NodeTaken                       another listener uses this node id; choose another name
     |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
@@ -72,6 +74,25 @@ class NotFailed(InvalidInput):
     def __init__(self, task_id: str, status: str | None) -> None:
         super().__init__(f"task {task_id} cannot be put in line again while it is {status or 'unknown'}")
         self.task_id, self.status = task_id, status
+
+
+class NotWaiting(InvalidInput):
+    """The task does not wait, so it has no place to be put elsewhere from. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        super().__init__(f"task {task_id} does not wait in line: it is {status or 'unknown'}")
+        self.task_id, self.status = task_id, status
+
+
+class NotFree(BluequeError):
+    """What the task needs is taken by others. It is back at the head of its line.
+
+    want: lock, limit (of how many its queue may run) or resources.
+    """
+
+    def __init__(self, task_id: str, want: str) -> None:
+        super().__init__(f"task {task_id} has to wait: no free {want}")
+        self.task_id, self.want = task_id, want
 
 
 class NotOwner(BluequeError):

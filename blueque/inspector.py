@@ -6,11 +6,14 @@ The looks at many things at once are in survey.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 
-from blueque import keys, survey
+from blueque import keys, line_up, survey
 from blueque.connection import Redis, as_hash
 from blueque.errors import RedisRefused
+from blueque.line_up import Head, Room
+from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
@@ -39,9 +42,37 @@ class Inspector:
         return sorted(names)
 
     def pending(self, queue: str) -> int:
-        """Return how many tasks are in line."""
-        (length,) = self._redis.read(("LLEN", keys.pending(queue)))
-        return int(length)
+        """Return how many tasks are in line, in all its lines together."""
+        length, others = self._redis.read(("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1))
+        return sum([length, *(self._redis.read(*[("LLEN", keys.line(queue, name)) for name in others]) if others else ())])
+
+    def has_work(self, queue: str) -> bool:
+        """Tell whether there is a task in line, or may be one in another line than the default one."""
+        return any(self._redis.read(("LLEN", keys.pending(queue)), ("ZCARD", keys.lines(queue))))
+
+    def room(self, queue: str) -> Room:
+        """Return how many tasks of the queue may run, and do."""
+        return line_up.room(self._redis, queue)
+
+    def heads(self, queue: str) -> Iterator[Head]:
+        """Yield the lines of the queue that have work, in the order in which they should be tried."""
+        return line_up.heads(self._redis, queue)
+
+    def holders(self, queue: str, lock: str | None) -> list[Task]:
+        """Return those who hold a lock, or, without one, count as running in the queue; see `tasks`."""
+        (ids,) = self._redis.read(("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock)))
+        return self.tasks(sorted(ids))
+
+    def idle_node_with(self, queue: str, resources: Mapping[str, int]) -> str | None:
+        """Return a listener that has no task now and whose node has so much, any of them; None: there is none."""
+        nodes = self.listeners(queue)
+        random.shuffle(nodes)
+        for node, known in zip(nodes, self.registrations(queue, nodes), strict=True):
+            has = dict((parse_needs(known.get("resources", "")) or Needs()).resources)
+            is_fit = known.get("state") == "alive" and all(has.get(name, 0) >= much for name, much in resources.items())
+            if is_fit and not self._redis.read(("LLEN", keys.reserved(queue, node)))[0]:
+                return node
+        return None
 
     def listeners(self, queue: str) -> list[str]:
         """Return the node ids of the queue's listeners, 1.0.0's among them, sorted."""

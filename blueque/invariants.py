@@ -62,11 +62,20 @@ class Hash(NamedTuple):
     attempt: str | None = None
     claimant: str | None = None
     updated: str | None = None
+    priority: str | None = None
+    needs: str | None = None
+    lock: str | None = None
+    counted: str | None = None
+
+    @property
+    def line(self) -> tuple[str | None, str | None]:
+        """What says in which line it waits."""
+        return self.priority, self.needs
 
     @property
     def position(self) -> tuple[str | None, ...]:
         """What changes whenever the task moves on."""
-        return self.status, self.queue, self.node, self.pid, self.token, self.attempt
+        return self.status, self.queue, self.node, self.pid, self.token, self.attempt, *self.line
 
 
 class Standing(NamedTuple):
@@ -162,7 +171,7 @@ def _broken(task: str, seen: Hash) -> Finding | None:
 
 def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) -> Iterator[Finding]:
     queue, status = seen.queue or "", seen.status or ""
-    wanted = home(task, status, queue, seen.node, seen.pid)
+    wanted = home(task, status, queue, seen.node, seen.pid, *seen.line)
     popped = None
     if status == "pending" and wanted[0] not in entries:
         popped = next((entry for entry in entries if entry.place.kind == "reserved" and entry.place.queue == queue), None)
@@ -175,7 +184,7 @@ def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) ->
             yield _of_entry("missing", task, seen, entry, sentence, "put_back")
     for entry, count in entries.items():
         if entry not in wanted and (
-            entry.place.kind != "tasks" or not may_hold(entry, task, status, queue, seen.node, seen.pid)
+            entry.place.kind != "tasks" or not may_hold(entry, task, status, queue, seen.node, seen.pid, *seen.line)
         ):
             sentence = f"{entry.place} has an entry for task {task}, which is {status}{_where(seen)} in queue {queue}."
             yield _of_entry("misplaced", task, seen, entry, sentence, "drop_hint")

@@ -5,19 +5,40 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol
 
 from blueque import keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
-from blueque.errors import NodeTaken, NotRegistered, RedisAway
+from blueque.errors import NodeTaken, NotFree, NotRegistered, RedisAway
 from blueque.inspector import Inspector
+from blueque.lines import Needs, parse_needs, write_needs
 from blueque.protocol.membership import Standing
+from blueque.protocol.run import Popped
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import Task
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
+
+LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
+MOST_NOTES = 1000                                      # of locks whose holders have been looked at
+
+
+class Claim(Protocol):
+    """A part of what a node has, set aside for one attempt."""
+
+    def close(self) -> None: ...
+
+
+class Pool(Protocol):
+    """What a node has for tasks that need some of it; see `resources`."""
+
+    @property
+    def totals(self) -> Mapping[str, int]: ...
+
+    def claim(self, wanted: Mapping[str, int]) -> Claim | None: ...
 
 
 class Listener:
@@ -37,6 +58,9 @@ class Listener:
         self._is_unsure = True                         # our own list may hold an id that we never reserved
         self._has_marker = False
         self.has_order = False                         # somebody has left an order for us: beat, to see which
+        self.pool: Pool | None = None                  # what our node has for tasks that need some of it
+        self.claim: Claim | None = None                # what is set aside for the task that `take` has returned
+        self._look_at_holders: dict[tuple[str, str | None], float] = {}
         self._tokens: dict[str, str] = {}              # of reservations whose outcome we do not know yet
 
     @property
@@ -102,6 +126,7 @@ class Listener:
         facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
         facts |= {} if spool is None else {"spool": spool}
         facts |= {} if retry is None else {"retry": retry.to_text()}
+        facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
         instance = os.urandom(16).hex()
         # The name that we had: a task of ours may be under it. One under which another has left something is not for us:
         # who registers under it lives, and nobody would see to what the other has left.
@@ -144,18 +169,110 @@ class Listener:
             self.beat()
             self._pass_marker_on(True)
             for task_id in reversed(Inspector(self._redis).reserved(self.queue, self.node)):
-                task = self._reserve(task_id)
+                task = self._reserve_found(task_id)
                 if task is not None:
                     return task
             self._tokens.clear()                       # whatever they were for is not in our list any more
+        self._is_unsure = True                         # from here on an id may be in our list that we know nothing of
+        task, popped = self._take_next(None)
+        if popped.refusal == "choose":
+            task = self._choose()
+        self._is_unsure = self._has_marker = False
+        return task
+
+    def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
+        """Pop until a task is reserved, nobody is left, or one has to wait for others; return it, and the last pop."""
         while True:
-            self._is_unsure = True                     # from here on an id may be in our list that we know nothing of
-            popped, left = protocol.pop(self._redis, self.queue, self.node, self.instance or "")
-            self._pass_marker_on(left > 0)
-            task = None if popped is None else self._reserve(popped)
-            self._is_unsure = False
-            if popped is None or task is not None:
-                return task
+            popped = protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
+            if popped.task is None:
+                return None, popped
+            try:
+                task = self._reserve(popped.task)
+            except NotFree:
+                return None, popped
+            if line is None:
+                self._pass_marker_on(popped.left > 0)
+            if task is not None:
+                return task, popped
+
+    def _choose(self) -> Task | None:
+        """Reserve a task of the first line that has one which can run now, if there is one."""
+        inspector, had_marker = Inspector(self._redis), self._has_marker
+        if inspector.room(self.queue).is_full:
+            self._free_room(self.queue, None)
+            return None
+        beyond_us: Needs | None = None
+        task: Task | None = None
+        heads = inspector.heads(self.queue)
+        for line, length, needs, is_locked in ((head.line, head.length, head.needs, head.is_locked) for head in heads):
+            if not length:
+                protocol.drop_line(self._redis, self.queue, line)
+            elif needs is None:                        # by another program's grace; the doctor names it
+                continue
+            elif is_locked:
+                self._free_room(self.queue, needs.lock)
+            elif not self._could_ever_meet(needs):
+                beyond_us = beyond_us or needs
+            else:
+                task, left = self._take_from(line, needs)
+                if task is not None:
+                    self._pass_marker_on(left > 0 or any(head.length for head in heads))
+                    break
+        if beyond_us is not None and had_marker:
+            self._call_another(beyond_us)
+        return task
+
+    def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, int]:
+        """Reserve the next task of a line, if what it needs of our node is free now; return it, and how many are left."""
+        claim = self._claim(needs)
+        if claim is False:
+            return None, 0
+        task: Task | None = None
+        try:
+            task, popped = self._take_next(line)
+        finally:
+            if task is not None:
+                self.claim = claim
+            elif claim:
+                claim.close()
+        if not popped.left:
+            protocol.drop_line(self._redis, self.queue, line)
+        return task, popped.left
+
+    def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
+        """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not to be had now."""
+        if not needs.resources:
+            return None
+        claim = self.pool.claim(dict(needs.resources)) if self.pool is not None else None
+        return claim if claim is not None else False
+
+    def _could_ever_meet(self, needs: Needs) -> bool:
+        totals = self.pool.totals if self.pool is not None else {}
+        return all(totals.get(name, 0) >= amount for name, amount in needs.resources)
+
+    def _call_another(self, needs: Needs) -> None:
+        """Have an idle listener of another node look for work that ours can never do."""
+        node = Inspector(self._redis).idle_node_with(self.queue, dict(needs.resources))
+        if node is not None:
+            protocol.call(self._redis, self.queue, node)
+
+    def _free_room(self, queue: str, lock: str | None) -> None:
+        """Look, now and then, whether those who hold a lock, or count as running, still have an attempt that could."""
+        name = (queue, lock)
+        if time.monotonic() < self._look_at_holders.get(name, 0.0):
+            return
+        if len(self._look_at_holders) > MOST_NOTES:
+            self._look_at_holders.clear()
+        self._look_at_holders[name] = time.monotonic() + LOOK_AT_HOLDERS
+        freed = [
+            protocol.free(self._redis, queue, task.id, lock)
+            for task in Inspector(self._redis).holders(queue, lock) if task.status not in ("reserved", "started")
+        ]
+        if any(freed):
+            log.warning("free queue=%s lock=%s tasks=%d: they had no attempt that could hold it", queue, lock, len(freed))
+            protocol.wake(self._redis, queue)
+            if lock is not None:
+                protocol.wake_waiting(self._redis, lock)
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
         """Wait for work or an order, and return whether there may be work. Source: docs/protocol.md, "wait"."""
@@ -163,8 +280,8 @@ class Listener:
         if marker == keys.wake(self.queue):
             self._has_marker = True
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
-        # A 1.0.0 producer wakes nobody, so look for ourselves as well.
-        return self._has_marker or Inspector(self._redis).pending(self.queue) > 0
+        # A 1.0.0 producer wakes nobody, so look for ourselves as well; and an order may have been to do that.
+        return self._has_marker or self.has_order or Inspector(self._redis).has_work(self.queue)
 
     def announce_leaving(self) -> None:
         """Let everybody see that we take nothing new. Source: docs/protocol.md, "order"."""
@@ -235,7 +352,7 @@ class Listener:
         Source: docs/protocol.md, "deregister" and "wake".
         """
         has_left = protocol.deregister(self._redis, self.queue, self.node, self.instance or "")
-        if Inspector(self._redis).pending(self.queue):
+        if self._has_marker or Inspector(self._redis).has_work(self.queue):
             protocol.wake(self._redis, self.queue)
         if has_left:
             log.info("deregister queue=%s node=%s", self.queue, self.node)
@@ -248,11 +365,31 @@ class Listener:
             protocol.wake(self._redis, self.queue)
         self._has_marker = False
 
-    def _reserve(self, task_id: str) -> Task | None:
+    def _reserve_found(self, task_id: str) -> Task | None:
+        """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
+        needs = parse_needs(Inspector(self._redis).task(task_id).fields.get("needs", "")) or Needs()
+        claim = self._claim(needs)
+        try:
+            task = self._reserve(task_id, is_met=claim is not False)
+        except NotFree:
+            task = None
+        if task is not None and claim:
+            self.claim = claim
+        elif claim:
+            claim.close()
+        return task
+
+    def _reserve(self, task_id: str, is_met: bool = True) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all is recognised.
         token = self._tokens.setdefault(task_id, os.urandom(16).hex())
         now = time.time()
-        fields = protocol.reserve(self._redis, self.queue, task_id, token, self.node, self.instance or "", now)
+        node, instance = self.node, self.instance or ""
+        try:
+            fields = protocol.reserve(self._redis, self.queue, task_id, token, node, instance, now, is_met)
+        except NotFree as error:
+            del self._tokens[task_id]
+            log.info("reserve queue=%s node=%s: %s", self.queue, node, error)
+            raise
         del self._tokens[task_id]
         if fields is None:
             log.info("reserve task=%s queue=%s node=%s: not to be had", task_id, self.queue, self.node)

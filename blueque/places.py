@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from blueque import keys
+from blueque.lines import DEFAULT, line_of
 
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
-LISTS = ("pending", "reserved", *FINISHED)             # the places that are lists; of the others none holds a thing twice
+LISTS = ("pending", "line", "reserved", *FINISHED)     # the places that are lists; of the others none holds a thing twice
 TYPES = {"scheduled": "zset", "tasks": "zset", "started": "set", "wake": "zset", "orders": "zset"} | dict.fromkeys(
     LISTS, "list"
 )
@@ -25,29 +26,32 @@ _WORDS = {
     "pending": "the line", "scheduled": "the scheduled tasks", "started": "the started tasks",
     "complete": "the complete tasks", "failed": "the failed tasks", "cancelled": "the cancelled tasks",
     "tasks": "the index", "wake": "the wake-up marker", "reserved": "the list of listener {node}",
-    "orders": "the marker of orders for listener {node}",
+    "orders": "the marker of orders for listener {node}", "line": "line {line}",
 }
 
 
 class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
-    kind: pending, scheduled, reserved, started, complete, failed, cancelled, tasks (the index), wake or orders.
-    node: of a listener's own.
+    kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the index), wake or orders.
+    node: of a listener's own. line: the name of a line besides `pending`.
     """
 
     kind: str
     queue: str
     node: str = ""
+    line: str = ""
 
     @property
     def key(self) -> str:
+        if self.kind == "line":
+            return keys.line(self.queue, self.line)
         if self.kind in _OF_A_LISTENER:
             return _OF_A_LISTENER[self.kind](self.queue, self.node)
         return _KEYS[self.kind](self.queue)
 
     def __str__(self) -> str:
-        return f"{_WORDS[self.kind].format(node=self.node)} of queue {self.queue}"
+        return f"{_WORDS[self.kind].format(node=self.node, line=self.line)} of queue {self.queue}"
 
 
 class Entry(NamedTuple):
@@ -57,8 +61,13 @@ class Entry(NamedTuple):
     text: str
 
 
-def home(task: str, status: str, queue: str, node: str | None, pid: str | None) -> list[Entry]:
+def home(
+    task: str, status: str, queue: str, node: str | None, pid: str | None, priority: str | None, needs: str | None
+) -> list[Entry]:
     """Return every entry that a task of this status must have, but for the one in the index."""
+    line = line_of(priority, needs)
+    if status == "pending" and line != DEFAULT:
+        return [Entry(Place("line", queue, line=line), task)]
     if status not in HELD:
         return [Entry(Place(status, queue), task)]
     held = Entry(Place("reserved", queue, node or ""), task)
@@ -68,7 +77,14 @@ def home(task: str, status: str, queue: str, node: str | None, pid: str | None) 
 
 
 def may_hold(
-    entry: Entry, task: str, status: str | None, queue: str | None, node: str | None, pid: str | None
+    entry: Entry,
+    task: str,
+    status: str | None,
+    queue: str | None,
+    node: str | None,
+    pid: str | None,
+    priority: str | None,
+    needs: str | None,
 ) -> bool:
     """Tell whether the entry agrees with the hash of the task.
 
@@ -79,4 +95,4 @@ def may_hold(
         return False
     if place.kind == "tasks" or (place.kind == "reserved" and status == "pending"):
         return True
-    return status in STATUSES and entry in home(task, status, queue, node, pid)
+    return status in STATUSES and entry in home(task, status, queue, node, pid, priority, needs)

@@ -72,6 +72,7 @@ class Processor:
         now, facts = time.time(), self._last_files()
         status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, now, facts)
         log.info("release task=%s queue=%s node=%s status=%s", self._task.id, self._queue, self._node, status)
+        self._wake_waiting()
         return status
 
     def progress(self, text: str) -> None:
@@ -86,6 +87,7 @@ class Processor:
         facts = _facts(record, MEASURED)
         protocol.confirm_cancel(self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts)
         log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+        self._wake_waiting()
 
     def lose(
         self, error: str, instance: str, default: Retry | None = None, facts: Mapping[str, str | int | float] | None = None
@@ -102,6 +104,7 @@ class Processor:
             facts, is_ours=True,
         )
         log.warning("lose task=%s queue=%s node=%s status=%s: %s", self._task.id, self._queue, self._node, became, error)
+        self._wake_waiting()
         return became
 
     def report(self, record: Mapping[str, Any], default: Retry | None = None) -> None:
@@ -144,6 +147,7 @@ class Processor:
             "retry task=%s queue=%s node=%s status=%s in=%.1fs error=%s",
             self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _one_line(record["error"]),
         )
+        self._wake_waiting()
 
     def _last_files(self) -> dict[str, str]:
         """Return where this attempt has left its files, for the task that goes on without it."""
@@ -156,10 +160,18 @@ class Processor:
             self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts, finished
         )
         log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+        self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts, finished)
         log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, _one_line(text))
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Wake listeners of all queues that have tasks waiting for the lock that was ours."""
+        lock = self._task.fields.get("lock")
+        if lock is not None:
+            protocol.wake_waiting(self._redis, lock)   # should we die before: they look for themselves at each beat
 
 
 def _facts(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -16,7 +16,10 @@ T = TypeVar("T")
 Pair = tuple[str, str]                                 # queue, node
 Question = tuple[Command, Callable[[Any], object]]     # and what to do with the answer
 
-_FIELDS = ("status", "queue", "node", "pid", "token", "attempt", "reclaimed_node", "updated")
+_FIELDS = (
+    "status", "queue", "node", "pid", "token", "attempt", "reclaimed_node", "updated", "priority", "needs", "lock",
+    "counted",
+)
 
 
 def hashes(redis: Redis, tasks: Iterable[str]) -> dict[str, Hash]:

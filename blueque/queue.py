@@ -14,9 +14,10 @@ from blueque import limits, process, protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.inspector import Inspector
+from blueque.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.retry import Retry
 from blueque.task import Task
-from blueque.values import encode, require_text_keys
+from blueque.values import encode, require_queue_name, require_text_keys, require_whole
 
 LAST_SECOND = 253402300799.0                           # of the year 9999
 
@@ -41,6 +42,9 @@ class Queue:
         self,
         parameters: Any,
         *,
+        priority: int = 0,
+        resources: Mapping[str, int | str] | None = None,
+        lock: str | tuple[str, int] | None = None,
         retry: Retry | Literal[False] | None = None,
         time_limit: float | str | None = None,
         stall_limit: float | str | None = None,
@@ -51,6 +55,9 @@ class Queue:
         """Put a new task in line and return its id.
 
         parameters: a str is stored untouched; anything else as JSON, and comes back as that.
+        priority: -100 to 100; higher is first, and of equal ones the older.
+        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside for the task.
+        lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence", 3): three.
         retry: its policy, else that of this Queue object, else that of the listener; False: none, whatever they say.
         time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as "2h".
         memory_limit: how much its processes may take together; bytes, or text as "8GiB".
@@ -62,13 +69,16 @@ class Queue:
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
-        return self._enqueue(parameters, self._options(retry, its_limits))
+        return self._enqueue(parameters, self._options(retry, its_limits, priority, resources, lock))
 
     def schedule(
         self,
         parameters: Any,
         eta: float | datetime,
         *,
+        priority: int = 0,
+        resources: Mapping[str, int | str] | None = None,
+        lock: str | tuple[str, int] | None = None,
         retry: Retry | Literal[False] | None = None,
         time_limit: float | str | None = None,
         stall_limit: float | str | None = None,
@@ -84,7 +94,7 @@ class Queue:
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
-        options = self._options(retry, its_limits)
+        options = self._options(retry, its_limits, priority, resources, lock)
         now = time.time()
         due = _to_seconds(eta)
         if due < now:
@@ -139,6 +149,57 @@ class Queue:
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
 
+    def set_priority(self, task_id: str, priority: int) -> None:
+        """Have a waiting task take its place among those of this priority, as the last of them for now.
+
+        Raises NotWaiting, WrongQueue. Source: docs/protocol.md, "set_priority".
+        """
+        protocol.set_priority(self._redis, self.name, task_id, require_priority(priority), time.time())
+        log.info("set_priority task=%s queue=%s priority=%d", task_id, self.name, priority)
+
+    def put_first(self, task_id: str) -> None:
+        """Make a pending task the next of those of its priority. Raises NotWaiting, WrongQueue.
+
+        Source: docs/protocol.md, "put_first".
+        """
+        protocol.put_first(self._redis, self.name, task_id, time.time())
+        log.info("put_first task=%s queue=%s", task_id, self.name)
+
+    def move(self, task_id: str, to: str) -> None:
+        """Have a waiting task wait in another queue instead, as the last of its line. Raises NotWaiting, WrongQueue.
+
+        Source: docs/protocol.md, "move".
+        """
+        protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time())
+        log.info("move task=%s queue=%s to=%s", task_id, self.name, to)
+
+    def pause(self, by: str | None = None, reason: str | None = None) -> bool:
+        """Have listeners take nothing from this queue; what runs, runs on. False: it was paused already.
+
+        by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no pause.
+        Source: docs/protocol.md, "pause".
+        """
+        who = by if by is not None else process.user_at_host()
+        is_new = protocol.pause(self._redis, self.name, who, reason, time.time())
+        log.info("pause queue=%s by=%s", self.name, who)
+        return is_new
+
+    def resume(self) -> bool:
+        """End a pause. False: there was none. Source: docs/protocol.md, "resume"."""
+        was_paused = protocol.resume(self._redis, self.name)
+        log.info("resume queue=%s", self.name)
+        return was_paused
+
+    def set_max_concurrency(self, most: int | None) -> None:
+        """Set how many tasks of this queue may run at a time, on all nodes together; None: as many as there are listeners.
+
+        Listeners of 1.0.0 know of no limit, and what runs already, runs on.
+        Source: docs/protocol.md, "set_max_concurrency".
+        """
+        number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
+        protocol.set_max_concurrency(self._redis, self.name, number)
+        log.info("set_max_concurrency queue=%s most=%s", self.name, number)
+
     def requeue(self, task_id: str) -> None:
         """Put a failed or cancelled task in line again, as if it had never run: your consent to another start.
 
@@ -191,11 +252,23 @@ class Queue:
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         return task_id
 
-    def _options(self, retry: Retry | Literal[False] | None, its_limits: Mapping[str, int | float]) -> Options:
+    def _options(
+        self,
+        retry: Retry | Literal[False] | None,
+        its_limits: Mapping[str, int | float],
+        priority: int,
+        resources: Mapping[str, int | str] | None,
+        lock: str | tuple[str, int] | None,
+    ) -> Options:
         policy = self._retry if retry is None else require_retry(retry)
-        if policy is None:
-            return {**its_limits}
-        return {"retry": policy.to_text() if policy else "null", **its_limits}   # null: not even if the listener would
+        options: Options = {**its_limits}
+        if policy is not None:
+            options["retry"] = policy.to_text() if policy else "null"      # null: not even if the listener would
+        if require_priority(priority):
+            options["priority"] = priority
+        name, limit = (None, 1) if lock is None else require_lock(lock)
+        needs = write_needs(require_resources(resources or {}), name, limit)
+        return {**options, "needs": needs} if needs else options
 
     def _encode(self, parameters: Any) -> tuple[str, str | None]:
         text, encoding = encode(parameters, "parameters", self._max_bytes)

@@ -53,7 +53,7 @@ def _candidates(first: Picture, task: str, seen: Hash) -> set[Entry]:
     if seen.queue is not None:
         entries |= {Entry(Place("tasks", seen.queue), task)}
         if seen.status in TYPES:
-            entries |= set(home(task, seen.status, seen.queue, seen.node, seen.pid))
+            entries |= set(home(task, seen.status, seen.queue, seen.node, seen.pid, *seen.line))
     return {entry for entry in entries if entry.place.kind not in ("reserved", "started")}
 
 

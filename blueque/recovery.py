@@ -216,6 +216,7 @@ class Recovery:
                 done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time(), claimant)
         if done in ("released", "dropped"):
             log.warning("recover task=%s queue=%s from=%s: %s", task.id, self._queue, node, done)
+            self._wake_waiting(task)
         return done
 
     def _is_lost(self, one: _Seen, task: Task, is_here: bool, now: float) -> bool:
@@ -244,7 +245,13 @@ class Recovery:
             self._redis, self._queue, task.id, task.token, node, known.get("instance"), error, default, now, facts
         )
         log.warning("lose task=%s queue=%s node=%s status=%s", task.id, self._queue, node, became)
+        self._wake_waiting(task)
         return became
+
+    def _wake_waiting(self, task: Task) -> None:
+        """Wake listeners of all queues that have tasks waiting for the lock that the attempt held."""
+        if "lock" in task.fields:
+            protocol.wake_waiting(self._redis, task.fields["lock"])
 
 
 def last_seen(at: float | str | None) -> str:

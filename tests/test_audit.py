@@ -361,7 +361,7 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
             while not stop.is_set():
                 task, token = uuid.uuid4().hex, uuid.uuid4().hex
                 protocol.enqueue(own, "busy", task, "p", None, 1.0)
-                popped, _ = protocol.pop(own, "busy", node, instance)
+                popped, *_ = protocol.pop(own, "busy", node, instance)
                 if popped and protocol.reserve(own, "busy", popped, token, node, instance, 1.0):
                     protocol.start(own, "busy", popped, token, node, 1, 1.0)
                     protocol.complete(own, "busy", popped, token, node, "r", None, 1.0)
@@ -567,7 +567,7 @@ class Bustle:
         task = self.tasks[node]
         if task is not None and self.client.get_task(task.id).token == task.token:
             return
-        popped, _ = protocol.pop(self.redis, Q, node, self.nodes[node])
+        popped, *_ = protocol.pop(self.redis, Q, node, self.nodes[node])
         if popped:
             token = uuid.uuid4().hex
             fields = protocol.reserve(self.redis, Q, popped, token, node, self.nodes[node], time.time())
@@ -689,7 +689,7 @@ def test_what_1_0_0_does_is_no_finding(legacy, redis, client, code):
     legacy.run('client.get_queue("video").enqueue("p")')
     legacy.run(code)
     protocol.register(redis, "video", NODE, "i", {}, 1.0)
-    popped, _ = protocol.pop(redis, "video", NODE, "i")
+    popped, *_ = protocol.pop(redis, "video", NODE, "i")
     if popped:
         protocol.reserve(redis, "video", popped, "t", NODE, "i", 2.0)
         protocol.start(redis, "video", popped, "t", NODE, 99, 3.0)

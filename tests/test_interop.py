@@ -289,7 +289,7 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
     for number, status in enumerate([*ids, "reserved"]):
         if status == "reserved":
             ids["reserved"] = queue.enqueue([])
-        popped, _ = protocol.pop(redis, "video", node, "i1")
+        popped, *_ = protocol.pop(redis, "video", node, "i1")
         fields = protocol.reserve(redis, "video", popped, f"token{number}", node, "i1", time.time())
         assert popped == ids[status] and fields
         if status != "reserved":
@@ -596,7 +596,7 @@ def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legac
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
-    assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0)
+    assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0, None)
     assert protocol.reserve(redis, "video", task_id, "next", "host_1", "i1", now=100.5)["attempt"] == "2"
 
 

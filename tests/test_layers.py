@@ -29,7 +29,7 @@ LAYERS = {
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
-        "recheck", "audit", "checkup",
+        "recheck", "audit", "checkup", "line_up",
     ],
     "objects": ["client", "queue", "listener", "listeners", "processor", "recovery", "doctor"],
     "programs": [

@@ -1,8 +1,8 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
 submit.py has what producers and schedulers do, membership.py the life of a listener, run.py the life of an attempt,
-recover.py what is done for dead listeners, control.py what a person wants, repair.py what an audit finds to do;
-transaction.py is the executor they all go through.
+waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
+what an audit finds to do; transaction.py is the executor they all go through.
 """
 
 from blueque.protocol.control import cancel, order, requeue
@@ -23,10 +23,23 @@ from blueque.protocol.run import (
     wake,
 )
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
+from blueque.protocol.waiting import (
+    call,
+    drop_line,
+    free,
+    move,
+    pause,
+    put_first,
+    resume,
+    set_max_concurrency,
+    set_priority,
+    wake_waiting,
+)
 
 __all__ = [
     "adopt",
     "beat",
+    "call",
     "cancel",
     "claim",
     "complete",
@@ -34,18 +47,23 @@ __all__ = [
     "delete",
     "deregister",
     "drop_hint",
+    "drop_line",
     "enqueue",
     "enqueue_due",
     "fail",
     "fence",
     "forget",
+    "free",
     "lose",
     "mend",
+    "move",
     "observe",
     "order",
+    "pause",
     "pop",
     "progress",
     "put_back",
+    "put_first",
     "realign",
     "reassert",
     "recount",
@@ -55,10 +73,14 @@ __all__ = [
     "requeue",
     "reserve",
     "restore",
+    "resume",
     "retry",
     "schedule",
+    "set_max_concurrency",
+    "set_priority",
     "start",
     "strike",
     "wait",
     "wake",
+    "wake_waiting",
 ]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from blueque import keys
 from blueque.connection import Command
 from blueque.errors import NotOwner
+from blueque.lines import DEFAULT, line_of, needs_of, priority_of
 
 Facts = Mapping[str, str | int | float] | None
 
@@ -19,6 +20,7 @@ OUTCOME = (
 # Who runs an attempt and since when. A task that is put in line again is nobody's.
 IDENTITY = (
     "node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress", "progress_at",
+    "lock", "counted", "devices",
 )
 # What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
 LOST = ("lost", "poison")
@@ -31,6 +33,9 @@ class Owned(NamedTuple):
     node: str
     pid: str
     is_to_be_cancelled: bool
+    lock: str | None
+    counted: str | None
+    line: str
 
 
 def owned(
@@ -40,7 +45,7 @@ def owned(
 
     or_lost: also if it was declared lost and nobody has had it run again.
     """
-    status, its_token, its_node, pid, _, error_type, cancel = snapshot
+    status, its_token, its_node, pid, _, error_type, cancel, lock, counted, priority, needs = snapshot
     if status is None:
         raise NotOwner(task, None, "it does not exist")
     is_lost = or_lost and status == "failed" and error_type in LOST and token is not None
@@ -48,7 +53,7 @@ def owned(
         raise NotOwner(task, status, f"it is {status}, not {statuses[0]}")
     if its_token != token or (its_node != node and not is_lost):
         raise NotOwner(task, status, f"it belongs to {its_node}")
-    return Owned(status, its_node or "", pid or "", cancel is not None)
+    return Owned(status, its_node or "", pid or "", cancel is not None, lock, counted, line_of(priority, needs))
 
 
 def ending(token: str | None, finished: float | None, now: float) -> list[str | float]:
@@ -56,6 +61,42 @@ def ending(token: str | None, finished: float | None, now: float) -> list[str | 
     by: list[str | float] = [] if token is None else ["finished_by", token]
     at: list[str | float] = [] if finished is None else ["finished", finished]
     return [*by, *at, "updated", now]
+
+
+def stand(queue: str, line: str, task: str, is_first: bool = False) -> list[Command]:
+    """Put a task in its line, and have everybody know of the line."""
+    return [("RPUSH" if is_first else "LPUSH", keys.line(queue, line), task), *make_known(queue, line)]
+
+
+def make_known(queue: str, line: str) -> list[Command]:
+    """Have everybody know of a line that has work: nobody needs to be told of the default one."""
+    if line == DEFAULT:
+        return []
+    commands: list[Command] = [("ZADD", keys.lines(queue), priority_of(line), line)]
+    needs = needs_of(line)
+    if needs is not None and needs.lock is not None:
+        commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]
+    return commands
+
+
+def let_go_of_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
+    """Give back what an attempt held besides the task itself, and wake one who may have waited for it."""
+    commands: list[Command] = []
+    if lock is not None:
+        commands += [("SREM", keys.lock(lock), task)]
+    if counted is not None:
+        commands += [("SREM", keys.counted(queue), task)]
+    return [*commands, ("ZADD", keys.wake(queue), 0, 0)] if commands else []
+
+
+def hold_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
+    """Take again what an attempt that runs holds, whoever may have taken it meanwhile."""
+    commands: list[Command] = []
+    if "lock" in fields:
+        commands += [("SADD", keys.lock(fields["lock"]), task)]
+    if "counted" in fields:
+        commands += [("SADD", keys.counted(queue), task)]
+    return commands
 
 
 def record_cancelled(queue: str, task: str, token: str | None, now: float, facts: Facts) -> list[Command]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
-from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, record_cancelled
+from blueque.lines import line_of
+from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 
@@ -16,7 +17,7 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, node, token, asked, claimant = snapshot
+        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted = snapshot
         if status is None:
             raise NotCancellable(task, None, "it does not exist")
         if its_queue != queue:
@@ -41,13 +42,14 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
                 "cancelling",
             )
         places: dict[str | None, Command] = {
-            "pending": ("LREM", keys.pending(queue), 0, task),
+            "pending": ("LREM", keys.line(queue, line_of(priority, needs)), 0, task),
             "scheduled": ("ZREM", keys.scheduled(queue), task),
             "reserved": ("LREM", keys.reserved(queue, node or ""), 1, task),
         }
         return Change(
             [
                 places[status],
+                *let_go_of_room(queue, task, lock, counted),
                 ("HDEL", keys.task(task), *IDENTITY),
                 *record_cancelled(queue, task, None, now, who),
             ],
@@ -56,7 +58,12 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
 
     look = Look(
         [keys.task(task)],
-        [("HMGET", keys.task(task), "status", "queue", "node", "token", "cancel", "reclaimed_node")],
+        [
+            (
+                "HMGET", keys.task(task), "status", "queue", "node", "token", "cancel", "reclaimed_node", "priority",
+                "needs", "lock", "counted",
+            )
+        ],
         task,
     )
     return str(transact(redis, "cancel", look, decide))
@@ -70,7 +77,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, its_mark, files = snapshot
+        status, its_queue, its_mark, files, priority, needs = snapshot
         if its_mark == mark:
             return Answer(None)
         if status not in ("failed", "cancelled"):
@@ -89,12 +96,13 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
                     "HSET", keys.task(task), "status", "pending", "requeued", mark,
                     *flat({"last_files": files} if files else {}), "updated", now,
                 ),
-                ("LPUSH", keys.pending(queue), task),
+                *stand(queue, line_of(priority, needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
         )
 
-    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "requeued", "files")], task)
+    fields = ("status", "queue", "requeued", "files", "priority", "needs")
+    look = Look([keys.task(task)], [("HMGET", keys.task(task), *fields)], task)
     transact(redis, "requeue", look, decide)
 
 

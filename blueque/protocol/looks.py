@@ -5,19 +5,30 @@ from __future__ import annotations
 from blueque import keys
 from blueque.connection import Look
 
+OWNERSHIP = (
+    "status", "token", "node", "pid", "finished_by", "error_type", "cancel", "lock", "counted", "priority", "needs",
+)
+
 
 def absence(task: str) -> Look:
     """For enqueue and schedule: is the id new?"""
     return Look((keys.task(task),), (("EXISTS", keys.task(task)),), task)
 
 
-def registration(queue: str, node: str) -> Look:
-    """For pop: are we still the listener that registered?"""
-    key = keys.listener(queue, node)
-    return Look((key,), (("HMGET", key, "instance", "state"),))
+def turn(queue: str, node: str) -> Look:
+    """For pop: are we still the listener that registered, may it take anything, and is there more than one line?"""
+    key, settings = keys.listener(queue, node), keys.settings(queue)
+    return Look(
+        (key, settings),
+        (
+            ("HMGET", key, "instance", "state"),
+            ("HMGET", settings, "paused", "max_concurrency"),
+            ("ZCARD", keys.lines(queue)),
+        ),
+    )
 
 
 def ownership(task: str) -> Look:
     """For start and for every end of an attempt: is it still ours?"""
     key = keys.task(task)
-    return Look((key,), (("HMGET", key, "status", "token", "node", "pid", "finished_by", "error_type", "cancel"),), task)
+    return Look((key,), (("HMGET", key, *OWNERSHIP),), task)

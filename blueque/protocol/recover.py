@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
-from blueque.protocol.attempt import IDENTITY, LOST, OUTCOME, Facts, flat, record_cancelled
+from blueque.lines import line_of
+from blueque.protocol.attempt import (
+    IDENTITY,
+    LOST,
+    OUTCOME,
+    Facts,
+    flat,
+    hold_room,
+    let_go_of_room,
+    record_cancelled,
+    stand,
+)
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.retry import Retry
 
@@ -30,7 +41,7 @@ def recover(
     def decide(known: list[str | None], is_member: int, place: int | None, snapshot: list[str | None]) -> Answer | Change:
         if place is None or not _is_dead(known, is_member, instance):
             return Answer(None)
-        status, its_node, its_queue, claimant, pid_start = snapshot
+        status, its_node, its_queue, claimant, pid_start, priority, needs, lock, counted = snapshot
         # Without pid_start it was the claimant that started it.
         is_claimed = claimant not in (None, dead_claimant) and (status == "reserved" or pid_start is None)
         if status in ("reserved", "started") and its_node == node and is_claimed:
@@ -44,9 +55,10 @@ def recover(
         return Change(
             [
                 drop,
+                *let_go_of_room(queue, task, lock, counted),
                 ("HDEL", keys.task(task), *IDENTITY),
                 ("HSET", keys.task(task), "status", "pending", "updated", now),
-                ("RPUSH", keys.pending(queue), task),
+                *stand(queue, line_of(priority, needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
             ],
             "released",
@@ -58,7 +70,10 @@ def recover(
             ("HMGET", keys.listener(queue, node), "instance", "state"),
             ("SISMEMBER", keys.listeners(queue), node),
             ("LPOS", reserved, task),
-            ("HMGET", keys.task(task), "status", "node", "queue", "reclaimed_node", "pid_start"),
+            (
+                "HMGET", keys.task(task), "status", "node", "queue", "reclaimed_node", "pid_start", "priority", "needs",
+                "lock", "counted",
+            ),
         ],
         task,
     )
@@ -89,7 +104,7 @@ def lose(
     state = "alive" if is_ours else "dead"
 
     def decide(known: list[str | None], is_member: int, snapshot: list[str | None]) -> Answer | Change:
-        status, its_token, its_node, pid, policy, interruptions, cancel, files = snapshot
+        status, its_token, its_node, pid, policy, interruptions, cancel, files, priority, needs, *room = snapshot
         if (status, its_token, its_node) != ("started", token, node):
             return Answer(None)
         if not _is_dead(known, is_member, instance, state):
@@ -97,6 +112,7 @@ def lose(
         commands: list[Command] = [
             ("LREM", keys.reserved(queue, node), 1, task),
             ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
+            *let_go_of_room(queue, task, *room),
         ]
         if cancel is not None:
             return Change([*commands, *record_cancelled(queue, task, None, now, facts)], "cancelled")
@@ -110,7 +126,7 @@ def lose(
                     "last_error", error, "last_error_type", "lost",
                     *flat({"last_files": files} if files else {}), *flat(facts), "updated", now,
                 ),
-                ("RPUSH", keys.pending(queue), task),
+                *stand(queue, line_of(priority, needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
             return Change(commands, "pending")
@@ -130,7 +146,10 @@ def lose(
         [
             ("HMGET", keys.listener(queue, node), "instance", "state"),
             ("SISMEMBER", keys.listeners(queue), node),
-            ("HMGET", keys.task(task), "status", "token", "node", "pid", "retry", "interruptions", "cancel", "files"),
+            (
+                "HMGET", keys.task(task), "status", "token", "node", "pid", "retry", "interruptions", "cancel", "files",
+                "priority", "needs", "lock", "counted",
+            ),
         ],
         task,
     )
@@ -213,6 +232,7 @@ def restore(
                 ("LREM", keys.failed(queue), 1, task),
                 ("LPUSH", keys.reserved(queue, node), task),
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
+                *hold_room(queue, task, fields),
                 ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), *flat(news)),
             ],
@@ -254,10 +274,11 @@ def reassert(
         held: list[Command] = [("LPUSH", keys.reserved(queue, node), task)] if place is None else []
         return Change(
             [
-                ("LREM", keys.pending(queue), 0, task),
+                ("LREM", keys.line(queue, line_of(ours.get("priority"), ours.get("needs"))), 0, task),
                 ("ZREM", keys.scheduled(queue), task),
                 *held,
                 ("SADD", keys.started(queue), keys.started_member(node, news["pid"], task)),
+                *hold_room(queue, task, ours),
                 ("HSET", keys.task(task), *flat(news)),
                 ("ZADD", keys.tasks(queue), news.get("created", now), task),
                 ("ZINCRBY", keys.QUEUES, 0, queue),

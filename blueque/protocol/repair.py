@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis
+from blueque.lines import line_of
 from blueque.places import FINISHED, LISTS, MARK, TYPES, Entry, Place, home, may_hold
+from blueque.protocol.attempt import stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {"list": ("LREM", 1), "zset": ("ZREM",), "set": ("SREM",)}
@@ -31,7 +33,7 @@ def drop_hint(redis: Redis, place: Place, text: str, task: str) -> bool:
         word, *count = _REMOVE[kind]
         return Change([(word, key, *count, text)], True)
 
-    reads: list[Command] = [("HMGET", keys.task(task), "status", "queue", "node", "pid")]
+    reads: list[Command] = [("HMGET", keys.task(task), "status", "queue", "node", "pid", "priority", "needs")]
     if kind == "list":
         reads += [("LPOS", key, text, "COUNT", 2)]
     if place.kind == "reserved":
@@ -56,17 +58,20 @@ def put_back(
     queue, key, kind = place.queue, place.key, TYPES[place.kind]
 
     def decide(snapshot: list[str | None], found: int | None = None) -> Answer | Change:
-        its_updated, eta, created = snapshot[4:]
+        its_updated, eta, created, priority, needs = snapshot[4:]
         if found is not None:
             return Answer(True)
         if snapshot[:4] != [status, queue, node, pid]:
             return Answer(False)
-        if place.kind == "pending":
+        wanted = [entry.place for entry in home(task, status, queue, node, pid, priority, needs)]
+        if place.kind != "tasks" and place not in wanted:
+            return Answer(False)
+        if place.kind in ("pending", "line"):
             # It may have been put back, and popped, since it was missed: then it has been changed.
             if its_updated != updated:
                 return Answer(False)
             commands: list[Command] = [
-                ("RPUSH", keys.pending(queue), task),
+                *stand(queue, line_of(priority, needs), task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
@@ -78,9 +83,8 @@ def put_back(
         score = eta if place.kind == "scheduled" else created
         return Change([("ZADD", key, now if score is None else score, task)], True)
 
-    if place.kind != "tasks" and place not in [entry.place for entry in home(task, status, queue, node, pid)]:
-        return False
-    reads: list[Command] = [("HMGET", keys.task(task), "status", "queue", "node", "pid", "updated", "eta", "created")]
+    fields = ("status", "queue", "node", "pid", "updated", "eta", "created", "priority", "needs")
+    reads: list[Command] = [("HMGET", keys.task(task), *fields)]
     if place.kind in LISTS:
         reads += [("LPOS", key, task)]
     return bool(transact(redis, "put_back", Look([keys.task(task), key], reads, task), decide))

@@ -3,48 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Connection, Look, Redis, as_hash, raise_refusal
-from blueque.errors import NotRegistered
-from blueque.protocol.attempt import IDENTITY, OUTCOME, Facts, Owned, ending, flat, owned, record_cancelled
-from blueque.protocol.looks import ownership, registration
+from blueque.errors import NotFree, NotRegistered
+from blueque.lines import DEFAULT, Needs, line_of, needs_of
+from blueque.protocol.attempt import (
+    IDENTITY,
+    OUTCOME,
+    Facts,
+    Owned,
+    ending,
+    flat,
+    let_go_of_room,
+    owned,
+    record_cancelled,
+    stand,
+)
+from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
 
 
-def pop(redis: Redis, queue: str, node: str, instance: str) -> tuple[str | None, int]:
-    """Move the next task id into the listener's own list; return (task id or None, number still in line).
+class Popped(NamedTuple):
+    """What came of a pop: the task, and how many are left in its line.
 
+    refusal: why nothing was taken: `paused`, or `choose`: there are several lines, or a limit; look, and say which line.
+    """
+
+    task: str | None = None
+    left: int = 0
+    refusal: str | None = None
+
+
+def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
+    """Move the next task id of a line into the listener's own list.
+
+    line: None when the caller has not looked which lines there are; then it is the default one if that is all there is.
     The id is only a hint: `reserve` it next.
     Raises NotRegistered; OutcomeUnknown when the answer was lost: look through the own list then.
     """
 
-    def decide(known: list[str | None]) -> Answer | Change:
+    def decide(known: list[str | None], settings: list[str | None], others: int) -> Answer | Change:
         if known != [instance, "alive"]:
             raise NotRegistered(node, queue)
+        paused, max_concurrency = settings
+        if paused is not None:
+            return Answer(Popped(refusal="paused"))
+        if line is None and (others or max_concurrency is not None):
+            return Answer(Popped(refusal="choose"))
+        key = keys.line(queue, line or DEFAULT)
         return Change(
             [
-                ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node)),
-                ("LLEN", keys.pending(queue)),
+                ("RPOPLPUSH", key, keys.reserved(queue, node)),
+                ("LLEN", key),
             ],
-            lambda replies: (replies[0], replies[1]),
+            lambda replies: Popped(replies[0], replies[1]),
         )
 
-    popped: tuple[str | None, int] = transact(redis, "pop", registration(queue, node), decide, repeatable=False)
+    popped: Popped = transact(redis, "pop", turn(queue, node), decide, repeatable=False)
     return popped
 
 
+class _Room(NamedTuple):
+    """What has to be free for a task: a lock, and a place among those that the queue may run."""
+
+    lock: str | None = None
+    is_limited: bool = False
+
+
 def reserve(
-    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float
+    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float, is_met: bool = True
 ) -> dict[str, str] | None:
     """Make a popped task ours and return its fields; None: it was not to be had, and its hint is dropped.
 
     token: random, one for each attempt. Whoever holds it owns the attempt.
+    is_met: False when our node has not free what the task needs of it: then it is put back.
     A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
+    Raises NotFree when the task is back at the head of its line, for what it needs is taken.
     """
+    room = _Room()
+    while True:
+        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, room)
+        if not isinstance(taken, _Room):
+            break
+        room = taken                                   # now that we know what to look at
+    if isinstance(taken, str):
+        raise NotFree(task, taken)
+    return taken
+
+
+def _reserve(
+    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float, is_met: bool, room: _Room
+) -> dict[str, str] | str | _Room | None:
     reserved = keys.reserved(queue, node)
 
-    def decide(known: list[str | None], reply: list[str], place: int | None) -> Answer | Change:
+    def decide(
+        known: list[str | None], reply: list[str], place: int | None, limit: str | None, holders: int, *counts: int
+    ) -> Answer | Change:
         if known != [instance, "alive"]:
             raise NotRegistered(node, queue)
         fields = as_hash(reply)
@@ -58,12 +114,30 @@ def reserve(
         # A hash without a queue is the stump of a deleted task, as 1.0.0 makes them.
         if status != "pending" or fields.get("queue") != queue:
             return Change([("LREM", reserved, 1, task)], None)
+        line = line_of(fields.get("priority"), fields.get("needs"))
+        needs = needs_of(line) or Needs()
+        if room != (needs.lock, limit is not None):
+            return Answer(_Room(needs.lock, limit is not None))
+        want = None if is_met else "resources"
+        if needs.lock is not None and holders >= needs.limit:
+            want = "lock"
+        elif limit is not None and limit.isdecimal() and max(counts) >= int(limit):
+            want = "limit"
+        if want is not None:
+            return Change([("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want)
         before = fields.get("attempt", "")
         attempt = (int(before) if before.isdecimal() else 0) + 1
         news: dict[str, str | int | float] = {
             "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
         }
-        commands: list[Command] = [
+        commands: list[Command] = []
+        if needs.lock is not None:
+            news["lock"] = needs.lock
+            commands += [("SADD", keys.lock(needs.lock), task)]
+        if limit is not None:
+            news["counted"] = 1
+            commands += [("SADD", keys.counted(queue), task)]
+        commands += [
             ("HSET", keys.task(task), *flat(news)),
             ("HDEL", keys.task(task), "pid"),
         ]
@@ -72,16 +146,28 @@ def reserve(
         fields.pop("pid", None)
         return Change(commands, fields | {name: str(value) for name, value in news.items()})
 
-    look = Look(
-        [keys.listener(queue, node), keys.task(task), reserved],
-        [
-            ("HMGET", keys.listener(queue, node), "instance", "state"),
-            ("HGETALL", keys.task(task)),
-            ("LPOS", reserved, task),
-        ],
-        task,
+    watch = [keys.listener(queue, node), keys.task(task), reserved, keys.settings(queue)]
+    reads: list[Command] = [
+        ("HMGET", keys.listener(queue, node), "instance", "state"),
+        ("HGETALL", keys.task(task)),
+        ("LPOS", reserved, task),
+        ("HGET", keys.settings(queue), "max_concurrency"),
+    ]
+    if room.lock is not None:
+        watch += [keys.lock(room.lock)]
+        reads += [("SCARD", keys.lock(room.lock))]
+    if room.is_limited:
+        watch += [keys.counted(queue), keys.started(queue)]
+        reads += [("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))]
+
+    def decide_with(*replies: Any) -> Answer | Change:
+        first, rest = replies[:4], list(replies[4:])
+        holders = rest.pop(0) if room.lock is not None else 0
+        return decide(*first, holders, *rest)
+
+    taken: dict[str, str] | str | _Room | None = transact(
+        redis, "reserve", Look(watch, reads, task), decide_with, ahead=ownership(task)
     )
-    taken: dict[str, str] | None = transact(redis, "reserve", look, decide, ahead=ownership(task))
     return taken
 
 
@@ -162,7 +248,7 @@ def complete(
             ]
         )
 
-    transact(redis, "complete", ownership(task), decide, ahead=registration(queue, node))
+    transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
 
 
 def fail(
@@ -195,7 +281,7 @@ def fail(
             ]
         )
 
-    transact(redis, "fail", ownership(task), decide, ahead=registration(queue, node))
+    transact(redis, "fail", ownership(task), decide, ahead=turn(queue, node))
 
 
 def retry(
@@ -229,7 +315,7 @@ def retry(
         if eta is None:
             commands += [
                 ("HSET", keys.task(task), "status", "pending", *flat(facts), *by),
-                ("LPUSH", keys.pending(queue), task),
+                *stand(queue, its.line, task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
             return Change(commands, "pending")
@@ -239,7 +325,7 @@ def retry(
         ]
         return Change(commands, "scheduled")
 
-    return str(transact(redis, "retry", ownership(task), decide, ahead=registration(queue, node)))
+    return str(transact(redis, "retry", ownership(task), decide, ahead=turn(queue, node)))
 
 
 def release(
@@ -262,13 +348,13 @@ def release(
                 *_let_go(queue, task, its),
                 ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
                 ("HSET", keys.task(task), "status", "pending", *flat(facts), *ending(token, None, now)),
-                ("RPUSH", keys.pending(queue), task),
+                *stand(queue, its.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
             ],
             "pending",
         )
 
-    return str(transact(redis, "release", ownership(task), decide, ahead=registration(queue, node)))
+    return str(transact(redis, "release", ownership(task), decide, ahead=turn(queue, node)))
 
 
 def confirm_cancel(
@@ -283,7 +369,7 @@ def confirm_cancel(
         its = owned(task, snapshot, token, node, "started", or_lost=True)
         return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)])
 
-    transact(redis, "confirm_cancel", ownership(task), decide, ahead=registration(queue, node))
+    transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
 
 
 def wait(
@@ -322,4 +408,4 @@ def _let_go(queue: str, task: str, its: Owned) -> list[Command]:
     held: list[Command] = [("LREM", keys.reserved(queue, its.node), 1, task)]
     if its.status == "started":
         held += [("SREM", keys.started(queue), keys.started_member(its.node, its.pid, task))]
-    return held
+    return held + let_go_of_room(queue, task, its.lock, its.counted)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blueque import keys
-from blueque.connection import Look, Redis
+from blueque.connection import Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
+from blueque.lines import line_of
+from blueque.protocol.attempt import make_known, stand
 from blueque.protocol.looks import absence
 from blueque.protocol.transaction import Answer, Change, transact
 
@@ -25,9 +27,11 @@ def enqueue(
 ) -> bool:
     """Put a new task in line. True: it is there now; False: the id was there before.
 
-    options: such as retry and time_limit.
+    options: such as retry, time_limit, priority and needs.
     spare: an id for the next call on this connection; its look travels with our EXEC.
     """
+    given = options or {}
+    line = line_of(str(given.get("priority", "")), str(given.get("needs", "")))
 
     def decide(exists: int) -> Answer | Change:
         if exists:
@@ -36,7 +40,7 @@ def enqueue(
             [
                 ("HSET", keys.task(task), "status", "pending", *_fields(queue, parameters, encoding, now, options)),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
-                ("LPUSH", keys.pending(queue), task),
+                *stand(queue, line, task),
                 ("ZADD", keys.tasks(queue), now, task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ],
@@ -86,22 +90,26 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
         # One that has been put in line, has run and is to run again later is not due any more.
         hints = [task for task, score in zip(due, scores, strict=True) if score is not None and float(score) <= now]
         moved = [task for task in hints if known[task][0] == "scheduled"]
+        by_line: dict[str, list[str]] = {}
+        for task in moved:
+            by_line.setdefault(line_of(*known[task][3:]), []).append(task)
         if not hints:
             return Answer([])
-        commands: list[tuple[str | float, ...]] = [("ZREM", keys.scheduled(queue), *hints)]
+        commands: list[Command] = [("ZREM", keys.scheduled(queue), *hints)]
         if moved:
-            commands += [("LPUSH", keys.pending(queue), *moved)]
+            for line, some in by_line.items():
+                commands += [("LPUSH", keys.line(queue, line), *some), *make_known(queue, line)]
             commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         for task in moved:
-            _, attempt, created = known[task]
+            _, attempt, created, *_ = known[task]
             if attempt is None and created is not None:
                 commands += [("ZADD", keys.tasks(queue), created, task)]     # made by 1.0.0, which keeps no such index
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
     reads: list[tuple[str, ...]] = [("ZMSCORE", keys.scheduled(queue), *due)]
-    reads += [("HMGET", key, "status", "attempt", "created") for key in watch]
+    reads += [("HMGET", key, "status", "attempt", "created", "priority", "needs") for key in watch]
     moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
     return moved
 

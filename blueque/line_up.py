@@ -1,0 +1,109 @@
+"""The line-up: which lines of a queue have work, and in which order they should be tried."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Redis
+from blueque.lines import DEFAULT, Needs, needs_of, priority_of
+
+AT_ONCE = 100                                          # lines that are looked at in one go
+
+
+class Head(NamedTuple):
+    """A line, and who is first in it.
+
+    length: 0 when nobody stands in it any more, and its name should be dropped.
+    needs: of each of its tasks; None when its name makes no sense.
+    holders: how many hold the lock that its tasks need.
+    """
+
+    line: str
+    length: int
+    needs: Needs | None
+    holders: int
+
+    @property
+    def is_locked(self) -> bool:
+        return self.needs is not None and self.needs.lock is not None and self.holders >= self.needs.limit
+
+
+class Room(NamedTuple):
+    """How many of a queue's tasks may run, and do."""
+
+    limit: int | None
+    taken: int
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.taken >= self.limit
+
+
+def room(redis: Redis, queue: str) -> Room:
+    """Return how many tasks of the queue may run and how many do: one round trip."""
+    limit, counted, started = redis.read(
+        ("HGET", keys.settings(queue), "max_concurrency"), ("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))
+    )
+    return Room(int(limit) if limit is not None and limit.isdecimal() else None, max(counted, started))
+
+
+def heads(redis: Redis, queue: str) -> Iterator[Head]:
+    """Yield the lines that somebody stands in, and those that are to be dropped: highest priority first.
+
+    Among lines of one priority that is first whose first task was made first. Beyond a hundred of them it holds for each
+    hundred; where these begin is left to chance, so that none is always last. Two or three round trips for a hundred.
+    """
+    first, count, pending = redis.read(
+        ("ZRANGE", keys.lines(queue), 0, AT_ONCE - 1, "REV"), ("ZCARD", keys.lines(queue)), ("LLEN", keys.pending(queue))
+    )
+    others = [DEFAULT] if pending else []
+    if count <= AT_ONCE:
+        yield from _sorted(redis, queue, [*first, *others])
+        return
+    highest: float | str = "+inf"
+    while True:
+        (top,) = redis.read(("ZRANGE", keys.lines(queue), highest, "-inf", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES"))
+        if others and (not top or float(top[1]) < 0):
+            yield from _sorted(redis, queue, others)
+            others = []
+        if not top:
+            return
+        score = float(top[1])
+        (group,) = redis.read(("ZRANGE", keys.lines(queue), score, score, "BYSCORE"))
+        if score == 0:
+            group, others = [*others, *group], []
+        start = random.randrange(len(group)) if len(group) > AT_ONCE else 0
+        group = [*group[start:], *group[:start]]
+        for at in range(0, len(group), AT_ONCE):
+            yield from _sorted(redis, queue, group[at : at + AT_ONCE])
+        highest = f"({score:g}"
+
+
+def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
+    if not names:
+        return
+    needs = [needs_of(name) for name in names]
+    questions: list[tuple[str | int, ...]] = []
+    for name, need in zip(names, needs, strict=True):
+        key = keys.line(queue, name)
+        questions += [("LLEN", key), ("LINDEX", key, -1)]
+        questions += [("SCARD", keys.lock(need.lock))] if need is not None and need.lock is not None else []
+    replies: Iterator[Any] = iter(redis.read(*questions))
+    found = []
+    for name, need in zip(names, needs, strict=True):
+        length, task = next(replies), next(replies)
+        holders = next(replies) if need is not None and need.lock is not None else 0
+        found.append((Head(name, length, need, holders), task))
+    for priority in sorted({priority_of(name) for name in names}, reverse=True):
+        equals = [(head, task) for head, task in found if priority_of(head.line) == priority]
+        yield from [head for head, task in equals if task is None]
+        waiting = [(head, task) for head, task in equals if task is not None]
+        if len(waiting) > 1:
+            # One of 1.0.0 is not in the index before it has run: let it be the first.
+            created = redis.read(("ZMSCORE", keys.tasks(queue), *[task for _, task in waiting]))[0]
+            ages = {head.line: float(score or 0) for (head, _), score in zip(waiting, created, strict=True)}
+            waiting.sort(key=lambda one: ages[one[0].line])
+        yield from [head for head, _ in waiting]

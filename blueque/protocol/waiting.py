@@ -1,0 +1,191 @@
+"""While tasks wait: set_priority, put_first, move; pause, resume, set_max_concurrency; and who may go on: free, call."""
+
+from __future__ import annotations
+
+from blueque import keys
+from blueque.connection import Command, Look, Redis
+from blueque.errors import NotWaiting, WrongQueue
+from blueque.lines import DEFAULT, line_of, needs_of
+from blueque.protocol.attempt import flat, stand
+from blueque.protocol.transaction import Answer, Change, transact
+
+
+def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float) -> None:
+    """Have a waiting task take its place among those of another priority, as the last of them for now.
+
+    Raises NotWaiting, WrongQueue.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, before, needs, _ = _waiting(task, queue, snapshot)
+        if (before or "0") == str(priority):
+            return Answer(None)
+        given: Command = ("HDEL", keys.task(task), "priority")
+        if priority:
+            given = ("HSET", keys.task(task), "priority", priority)
+        commands: list[Command] = [given, ("HSET", keys.task(task), "updated", now)]
+        if status == "pending":
+            commands += [
+                ("LREM", keys.line(queue, line_of(before, needs)), 0, task),
+                *stand(queue, line_of(str(priority), needs), task),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ]
+        return Change(commands)
+
+    transact(redis, "set_priority", _waiting_look(task), decide)
+
+
+def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
+    """Make a pending task the next of its line. Raises NotWaiting, WrongQueue."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, priority, needs, _ = _waiting(task, queue, snapshot)
+        if status != "pending":
+            raise NotWaiting(task, status)
+        line = line_of(priority, needs)
+        return Change(
+            [
+                ("LREM", keys.line(queue, line), 0, task),
+                *stand(queue, line, task, is_first=True),
+                ("HSET", keys.task(task), "updated", now),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ]
+        )
+
+    transact(redis, "put_first", _waiting_look(task), decide)
+
+
+def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
+    """Have a waiting task wait in another queue instead, as the last of its line there. Raises NotWaiting, WrongQueue."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        if snapshot[1] == to and snapshot[0] is not None:
+            return Answer(None)
+        status, priority, needs, (eta, created) = _waiting(task, queue, snapshot)
+        line = line_of(priority, needs)
+        commands: list[Command] = [
+            ("HSET", keys.task(task), "queue", to, "updated", now),
+            ("ZINCRBY", keys.QUEUES, 0, to),
+            ("ZREM", keys.tasks(queue), task),
+            ("ZADD", keys.tasks(to), now if created is None else created, task),
+        ]
+        if status == "scheduled":
+            commands += [
+                ("ZREM", keys.scheduled(queue), task),
+                ("ZADD", keys.scheduled(to), now if eta is None else eta, task),
+            ]
+            return Change(commands)
+        commands += [
+            ("LREM", keys.line(queue, line), 0, task),
+            *stand(to, line, task),
+            ("ZADD", keys.wake(to), 0, 0),
+        ]
+        return Change(commands)
+
+    transact(redis, "move", _waiting_look(task), decide)
+
+
+def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:
+    """Have our listeners take nothing from a queue. False: it was paused already, and that stands."""
+
+    def decide(paused: str | None) -> Answer | Change:
+        if paused is not None:
+            return Answer(False)
+        why = {"paused_reason": reason} if reason else None
+        return Change([("HSET", keys.settings(queue), "paused", now, "paused_by", by, *flat(why))], True)
+
+    return bool(transact(redis, "pause", Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]), decide))
+
+
+def resume(redis: Redis, queue: str) -> bool:
+    """End a pause. False: the queue was not paused."""
+
+    def decide(paused: str | None) -> Answer | Change:
+        if paused is None:
+            return Answer(False)
+        return Change(
+            [
+                ("HDEL", keys.settings(queue), "paused", "paused_by", "paused_reason"),
+                ("ZADD", keys.wake(queue), 0, 0),
+            ],
+            True,
+        )
+
+    return bool(transact(redis, "resume", Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]), decide))
+
+
+def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
+    """Set how many tasks of a queue our listeners run at a time, all together; None: as many as they can."""
+
+    def decide(known: str | None) -> Answer | Change:
+        if known == (None if most is None else str(most)):
+            return Answer(None)
+        given: Command = ("HDEL", keys.settings(queue), "max_concurrency")
+        if most is not None:
+            given = ("HSET", keys.settings(queue), "max_concurrency", most)
+        return Change([given, ("ZADD", keys.wake(queue), 0, 0)])
+
+    look = Look([keys.settings(queue)], [("HGET", keys.settings(queue), "max_concurrency")])
+    transact(redis, "set_max_concurrency", look, decide)
+
+
+def free(redis: Redis, queue: str, task: str, lock: str | None = None) -> bool:
+    """Free the room that a task is said to hold, but has no attempt that could. False: it holds it.
+
+    lock: its name; None: a place among those that the queue may run.
+    """
+    key, field = (keys.counted(queue), "counted") if lock is None else (keys.lock(lock), "lock")
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, held = snapshot
+        if status in ("reserved", "started") and held == (lock or "1"):
+            return Answer(False)
+        return Change([("SREM", key, task)], True)
+
+    look = Look([keys.task(task), key], [("HMGET", keys.task(task), "status", field)], task)
+    return bool(transact(redis, "free", look, decide))
+
+
+def drop_line(redis: Redis, queue: str, line: str) -> bool:
+    """Forget a line in which nobody stands any more. False: somebody does."""
+    key, needs = keys.line(queue, line), needs_of(line)
+
+    def decide(exists: int) -> Answer | Change:
+        if exists or line == DEFAULT:
+            return Answer(False)
+        commands: list[Command] = [("ZREM", keys.lines(queue), line)]
+        if needs is not None and needs.lock is not None:
+            commands += [("SREM", keys.waiting(needs.lock), f"{line}_{queue}")]
+        return Change(commands, True)
+
+    return bool(transact(redis, "drop_line", Look([key], [("EXISTS", key)]), decide))
+
+
+def call(redis: Redis, queue: str, node: str) -> None:
+    """Have one listener look for work: one that has what a task needs, which we have not."""
+    redis.read(("ZADD", keys.orders(queue, node), 0, 0))
+
+
+def wake_waiting(redis: Redis, lock: str) -> None:
+    """Wake one listener of each queue that has tasks which wait for a lock. It is free now, or may be."""
+    (lines,) = redis.read(("SMEMBERS", keys.waiting(lock)))
+    queues = sorted({line.partition("_")[2] for line in lines})
+    if queues:
+        redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
+
+
+def _waiting_look(task: str) -> Look:
+    fields = ("status", "queue", "priority", "needs", "eta", "created")
+    return Look([keys.task(task)], [("HMGET", keys.task(task), *fields)], task)
+
+
+def _waiting(
+    task: str, queue: str, snapshot: list[str | None]
+) -> tuple[str, str | None, str | None, tuple[str | None, str | None]]:
+    """Return status, priority, needs, and eta and created, of a task that waits."""
+    status, its_queue, priority, needs, eta, created = snapshot
+    if status not in ("pending", "scheduled"):
+        raise NotWaiting(task, status)
+    if its_queue != queue:
+        raise WrongQueue(task, queue)
+    return status, priority, needs, (eta, created)
