@@ -7,7 +7,7 @@ import pytest
 from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue, protocol
 
 NODE = "host_1"
-BORN = {"queue": "video", "parameters": "in", "created": "5.5", "attempt": "0"}
+BORN = {"queue": "video", "parameters": "in", "created": "5.5"}
 CANCELLED = {"status": "cancelled", "cancelled_by": "ann", "finished": "9.5", "updated": "9.5"}
 
 
@@ -90,11 +90,11 @@ def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(r
     bring(redis, status)
     before = state()
     assert place in before
-    eta, attempt = ({"eta": "99.5"} if status == "scheduled" else {}), "1" if status == "reserved" else "0"
+    eta, attempt = ({"eta": "99.5"} if status == "scheduled" else {}), {"attempt": "1"} if status == "reserved" else {}
 
     assert cancel(redis) == "cancelled"
     assert state() == without(before, place) | {
-        "blueque_task_t1": BORN | {"attempt": attempt} | eta | CANCELLED,
+        "blueque_task_t1": BORN | attempt | eta | CANCELLED,
         "blueque_cancelled_tasks_video": ["t1"],
     }
 

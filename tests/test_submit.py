@@ -34,7 +34,7 @@ def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
     assert state() == {
         "blueque_task_t1": {
             "status": "pending", "queue": "video", "parameters": "{}", "created": "5.5", "updated": "5.5",
-            "attempt": "0", "parameters_encoding": "json",
+            "parameters_encoding": "json",
         },
         "blueque_queues": {"video": 0.0},
         "blueque_pending_tasks_video": ["t1"],
@@ -56,7 +56,7 @@ def test_options_are_further_fields_of_a_new_task(redis, cli):
     protocol.schedule(redis, "video", "t2", "in", "json", eta=9.5, now=5.5, options=options)
 
     common = {
-        "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "attempt": "0", "retry": '{"max":3}',
+        "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "retry": '{"max":3}',
         "time_limit": "90", "lead": "0.5",
     }
     assert cli.hgetall("blueque_task_t1") == {"status": "pending", **common}
@@ -116,7 +116,7 @@ def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
     assert state() == {
         "blueque_task_t1": {
             "status": "scheduled", "queue": "video", "parameters": "{}", "created": "5.5", "updated": "5.5",
-            "attempt": "0", "parameters_encoding": "json", "eta": "9.5",
+            "parameters_encoding": "json", "eta": "9.5",
         },
         "blueque_queues": {"video": 0.0},
         "blueque_scheduled_tasks_video": {"t1": 9.5},
@@ -142,7 +142,7 @@ def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
     assert state() == {
         "blueque_task_t1": {
             "status": "pending", "queue": "video", "parameters": "in", "created": "5.5", "updated": "9.5",
-            "attempt": "0", "eta": "9.5",
+            "eta": "9.5",
         },
         "blueque_queues": {"video": 0.0},
         "blueque_pending_tasks_video": ["t1"],

@@ -141,7 +141,7 @@ def _reserve(
             ("HSET", keys.task(task), *flat(news)),
             ("HDEL", keys.task(task), "pid"),
         ]
-        if "attempt" not in fields:                    # made by 1.0.0, which keeps no such index
+        if "attempt" not in fields:                    # perhaps made by 1.0.0, which keeps no such index
             commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
         fields.pop("pid", None)
         return Change(commands, fields | {name: str(value) for name, value in news.items()})

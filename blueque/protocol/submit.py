@@ -104,7 +104,7 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
         for task in moved:
             _, attempt, created, *_ = known[task]
             if attempt is None and created is not None:
-                commands += [("ZADD", keys.tasks(queue), created, task)]     # made by 1.0.0, which keeps no such index
+                commands += [("ZADD", keys.tasks(queue), created, task)]     # perhaps made by 1.0.0, which keeps no such index
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
@@ -141,9 +141,7 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
 
 
 def _fields(queue: str, parameters: str, encoding: str | None, now: float, options: Options) -> list[str | float]:
-    fields: list[str | float] = [
-        "queue", queue, "parameters", parameters, "created", now, "updated", now, "attempt", 0
-    ]
+    fields: list[str | float] = ["queue", queue, "parameters", parameters, "created", now, "updated", now]
     if encoding is not None:
         fields += ["parameters_encoding", encoding]
     for name, value in (options or {}).items():
