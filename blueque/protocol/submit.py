@@ -103,8 +103,8 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         for task in moved:
             _, attempt, created, *_ = known[task]
-            if attempt is None and created is not None:
-                commands += [("ZADD", keys.tasks(queue), created, task)]     # perhaps made by 1.0.0, which keeps no such index
+            if attempt is None and created is not None:     # perhaps made by 1.0.0, which keeps no such index
+                commands += [("ZADD", keys.tasks(queue), created, task)]
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
