@@ -1,0 +1,169 @@
+"""What is measured: each case with its words for the page, its columns and its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bench import backlog, producing, waiting, working
+from bench.setting import Bench, Outcome
+
+Place = tuple[str, str]                                # row and metric
+
+
+class Target(NamedTuple):
+    """A number that was promised: ours, or ours to theirs in the same round, must not be below or above a bound."""
+
+    name: str
+    wanted: str
+    bound: float
+    is_least: bool
+    ours: Place
+    theirs: Place | None = None
+    unit: str = ""
+
+
+class Case(NamedTuple):
+    """One case.
+
+    columns: metric and heading. headline: the metric that ratios and plots show, None: no ratios.
+    rows: names of rows that are not systems. plot: bars, steps, lines or none.
+    """
+
+    name: str
+    title: str
+    about: str
+    run: Callable[[Bench], Outcome]
+    columns: list[tuple[str, str]]
+    headline: str | None
+    targets: list[Target]
+    rows: dict[str, str] = {}                          # noqa: RUF012  # a NamedTuple's default is never changed
+    plot: str = "bars"
+    axis: str = ""
+
+
+CASES = [
+    Case(
+        "enqueue", "Enqueue, one by one",
+        "One producer enqueues 4,000 tasks of 100 bytes, one call after the other, each waiting for its answer. The raw "
+        "limit sends the transaction of this version over one socket, packed before the clock starts, and waits for "
+        "its answers, too. The bytes are what Redis uses more after than before, for each task.",
+        producing.enqueue, [("rate", "tasks/s"), ("bytes", "bytes in Redis per task")], "rate",
+        [
+            Target("enqueue one by one", "1.0 x blueque 1.0.0", 1.0, True, ("blueque", "rate"), ("blueque_1_0_0", "rate")),
+        ],
+        {"raw": "*raw limit*"}, axis="tasks/s",
+    ),
+    Case(
+        "bulk", "Enqueue, in bulk",
+        "One producer enqueues as fast as its library lets it. Ours: an iterable of dicts given to `enqueue_many`, JSON "
+        "and ids made inside the clock, 1,000 per transaction, index and wake-up included. The raw limit: the same "
+        "transactions over one socket, packed before the clock starts, one sent ahead of the answer to the one before.",
+        producing.bulk, [("rate", "tasks/s")], "rate",
+        [
+            Target("bulk enqueue", "8 x RQ `enqueue_many`", 8.0, True, ("blueque", "rate"), ("rq", "rate")),
+            Target("bulk enqueue", "0.5 x the raw limit (aim 0.75)", 0.5, True, ("blueque", "rate"), ("raw", "rate")),
+        ],
+        {"raw": "*raw limit*"}, axis="tasks/s",
+    ),
+    Case(
+        "put_many", "A hundred producers at once",
+        "A hundred producers in four processes, each with a connection of its own, enqueue 50 tasks of 1 KiB each, one "
+        "call after the other (Kestrel's put-many). On two cores this measures how much work a call is.",
+        producing.put_many, [("rate", "tasks/s"), ("p50", "p50 ms of a call"), ("p99", "p99 ms of a call")], "rate", [],
+        axis="tasks/s",
+    ),
+    Case(
+        "drain", "Drain a line, two tasks at a time",
+        "Tasks that do nothing but append 18 bytes to a file wait already when the workers start; the clock starts when "
+        "the first are done. Blueque, 1.0.0 and RQ run a process per task, ours with an exit record synced to the "
+        "disk; the others have pools, which is less work and less shelter. The fork limit: two bare Python processes "
+        "that fork, exit and wait.",
+        working.drain, [("rate", "tasks/s")], "rate",
+        [
+            Target(
+                "drain, process per task, 2 slots", "1.1 x blueque 1.0.0", 1.1, True, ("blueque", "rate"),
+                ("blueque_1_0_0", "rate"),
+            ),
+            Target("drain, process per task, 2 slots", "2.5 x RQ", 2.5, True, ("blueque", "rate"), ("rq", "rate")),
+        ],
+        {"forks": "*fork limit*"}, axis="tasks/s",
+    ),
+    Case(
+        "pickup", "Pick up a task when idle",
+        "From the call of enqueue to the first line of the handler, one worker that has nothing else to do, one task at "
+        "a time with a pause between; for 1.0.0 and Dramatiq, which poll, a longer and random one. Huey has its "
+        "threads here. p95 and p99 are of all rounds together.",
+        working.pickup, [("p50", "p50 ms"), ("p95", "p95 ms"), ("p99", "p99 ms"), ("count", "tasks")], "p50",
+        [
+            Target("pick-up p50, idle, warm", "3 x Huey's threads", 3.0, False, ("blueque", "p50"), ("huey", "p50")),
+            Target("pick-up p50, idle, warm", "1/4 of RQ", 0.25, False, ("blueque", "p50"), ("rq", "p50")),
+        ],
+        plot="steps", axis="ms from the call to the handler's first line",
+    ),
+    Case(
+        "listeners", "500 waiting listeners and a trickle",
+        "500 processes, each in `Listener.listen`, wait on one queue while a producer enqueues about 65 tasks a second, "
+        "one at a time (Kestrel's many-clients). Wake-ups are the calls that listeners got from Redis, those for "
+        "nothing included; the latency is from the call of enqueue until `listen` returns the task. Then all idle, and "
+        "their commands are counted.",
+        waiting.many_listeners,
+        [("wakeups", "wake-ups per task"), ("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s each")], None,
+        [
+            Target("500 waiting listeners", "1.1 wake-ups per task", 1.1, False, ("blueque", "wakeups")),
+            Target("500 waiting listeners", "p99 50 ms", 50.0, False, ("blueque", "p99"), unit=" ms"),
+            Target("500 waiting listeners", "2 idle commands/s each", 2.0, False, ("blueque", "commands")),
+        ],
+        plot="steps", axis="ms until a listener has the task",
+    ),
+    Case(
+        "backlog", "A backlog of a million tasks",
+        "A Redis for each length of the line, filled with the transactions of enqueue. In each round, 300 calls of "
+        "enqueue and as many of reserve (`Listener.take`: pop and reserve), each waiting for its answer; their medians. "
+        "Bytes are those that Redis uses for each waiting task, ours with the index of all tasks; 1.0.0 keeps none.",
+        backlog.backlog,
+        [
+            ("tasks", "tasks in line"), ("enqueue_us", "enqueue, us"), ("reserve_us", "reserve, us"),
+            ("bytes", "bytes per task"), ("bytes_1_0_0", "bytes per task, 1.0.0"),
+        ],
+        None,
+        [
+            Target(
+                "reserve at 1M pending", "1.2 x the time at 1,000", 1.2, False, ("1000000", "reserve_us"),
+                ("1000", "reserve_us"),
+            ),
+            Target(
+                "Redis memory per pending task", "1.25 x blueque 1.0.0", 1.25, False, ("1000000", "bytes"),
+                ("1000000", "bytes_1_0_0"),
+            ),
+        ],
+        {"1000": "1,000", "10000": "10,000", "100000": "100,000", "1000000": "1,000,000"}, plot="lines",
+    ),
+    Case(
+        "idle", "What an idle worker costs",
+        "A worker that has nothing to do: commands it sends to Redis, its share of a core, and the memory that is its "
+        "alone (USS), all its processes together. Ours: a listener, the master over it and a scheduler beside it; "
+        "\"listener\" is the listener with its warm child, without those two. All at the same time, each on a Redis of "
+        "its own, in windows of 10 s, which is the time between two beats.",
+        waiting.idle,
+        [
+            ("commands", "commands/s"), ("cpu", "% of a core"), ("uss", "USS MiB"),
+            ("listener_uss", "USS MiB, listener"),
+        ],
+        "commands",
+        [
+            Target("one idle listener and a scheduler", "2 commands/s (aim 1)", 2.0, False, ("blueque", "commands")),
+            Target(
+                "one idle listener with its warm child", "20 MiB USS", 20.0, False, ("blueque", "listener_uss"), unit=" MiB",
+            ),
+        ],
+        axis="commands/s",
+    ),
+    Case(
+        "queues", "A listener of a hundred queues",
+        "One slot that listens to one queue and one that listens to a hundred, in turn: from the call of enqueue, into "
+        "any of its queues, to the first line of the handler; and the commands that it sends while nothing comes.",
+        waiting.hundred_queues, [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")], None, [],
+        {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
+    ),
+]

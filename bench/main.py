@@ -1,0 +1,149 @@
+"""bin/bench: its arguments; runs the cases one after the other, keeps the numbers, and writes the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import redis
+
+from bench import report
+from bench.cases import CASES
+from bench.load import Quiet, machine
+from bench.setting import Bench, Outcome, open_stage
+from bench.stage import RunFailed
+from bench.systems import SYSTEMS, System
+from bench.venvs import ROOT, InstallFailed, clean_environment, install, python_of
+from blueque.process import become_subreaper
+from blueque.version import __version__
+
+PATIENCE = 60.0                                        # seconds that all runs together wait for others to be quiet
+NOTES = ROOT / "bench" / "notes.md"                    # what a person has to say to the numbers; part of the page
+
+
+def main() -> None:
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, _stop)               # so that whatever was started is ended
+    become_subreaper()
+    output = Path(arguments.output)
+    pictures = output / "benchmarks"
+    pictures.mkdir(parents=True, exist_ok=True)
+    kept = pictures / "results.json"
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"cases": {}}
+    if not arguments.write_only:
+        _run(arguments, known, kept)
+    known.setdefault("facts", {})
+    names = [case for case in CASES if case.name in known["cases"]]
+    notes = NOTES.read_text() if NOTES.exists() else ""
+    text = report.page(known["facts"], known.get("versions", {}), names, known["cases"], notes)
+    (output / "benchmarks.md").write_text(text)
+    _draw(report.drawings(names, known["cases"]), pictures)
+    print(text.split("## The machine", 1)[0])
+    print(f"written: {output / 'benchmarks.md'}")
+
+
+def _run(arguments: argparse.Namespace, known: dict[str, Any], kept: Path) -> None:
+    began = time.monotonic()
+    systems, versions, missing = _install([one for one in SYSTEMS if one.key in ("blueque", *arguments.peers)])
+    with open_stage() as stage:
+        bench = Bench(stage, systems, arguments.rounds, arguments.scale, Quiet(arguments.patience))
+        bench.not_installed = missing
+        known["facts"] = {**machine(), "Redis": stage.version(), "spool on": _file_system(stage.directory)}
+        known["versions"] = versions
+        for case in CASES:
+            if case.name not in arguments.cases:
+                continue
+            print(f"{case.title} ({time.monotonic() - began:.0f} s)", flush=True)
+            bench.quiet.seen = []
+            try:
+                outcome = case.run(bench)
+            except RunFailed as error:
+                outcome = Outcome(failed={"blueque": str(error)})
+            known["cases"][case.name] = _numbers(outcome, bench)
+            _print(case, known["cases"][case.name])
+            kept.write_text(json.dumps(known, indent=1) + "\n")
+    print(f"all of it took {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _numbers(outcome: Outcome, bench: Bench) -> report.Numbers:
+    def exact(values: list[float]) -> list[float]:
+        return [float(f"{value:.5g}") for value in values]
+
+    return {
+        "rounds": bench.rounds, "scale": bench.scale, "load": exact(bench.quiet.seen), "failed": outcome.failed,
+        "rows": {row: {metric: exact(values) for metric, values in its.items()} for row, its in outcome.rows.items()},
+        "samples": {row: exact(values) for row, values in outcome.samples.items()},
+    }
+
+
+def _print(case: Any, numbers: report.Numbers) -> None:
+    print(report.rows_table(case, numbers), flush=True)
+    for row, why in numbers["failed"].items():
+        print(f"{row} is missing: {why}", flush=True)
+
+
+def _install(systems: list[System]) -> tuple[list[System], dict[str, str], dict[str, str]]:
+    """Return those that could be installed, the versions of all, and why the others are missing."""
+    there: list[System] = []
+    versions: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for system in systems:
+        if system.key == "blueque":
+            versions[system.name] = f"{__version__}, this checkout; redis-py {redis.__version__}"
+            there.append(system)
+            continue
+        try:
+            found = install(system.key, system.requirements)
+        except InstallFailed as error:
+            missing[system.key] = str(error)
+            continue
+        versions[system.name] = f"{found.get(system.package, '?')}, with redis-py {found.get('redis', '?')}"
+        there.append(system)
+    return there, versions, missing
+
+
+def _draw(drawings: list[report.Drawing], directory: Path) -> None:
+    try:
+        install("plot", ["matplotlib"])
+        subprocess.run(
+            [str(python_of("plot")), str(ROOT / "bench" / "plots.py"), str(directory)], input=json.dumps(drawings),
+            env=clean_environment(), text=True, check=True, timeout=120,
+        )
+    except (InstallFailed, OSError, subprocess.SubprocessError) as error:
+        print(f"no pictures: {error}", file=sys.stderr)
+
+
+def _file_system(directory: Path) -> str:
+    found = subprocess.run(["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True)
+    return found.stdout.strip() or "?"
+
+
+def _arguments() -> argparse.Namespace:
+    about = "Measure Blueque beside its peers, and write docs/benchmarks.md."
+    parser = argparse.ArgumentParser(prog="bin/bench", description=about)
+    cases, peers = [case.name for case in CASES], [system.key for system in SYSTEMS if system.key != "blueque"]
+    parser.add_argument("--cases", nargs="+", choices=cases, default=cases, metavar="CASE", help=", ".join(cases))
+    parser.add_argument("--peers", nargs="*", choices=peers, default=peers, metavar="PEER", help=", ".join(peers))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="sizes times this; 1 is what the page is made with")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to wait for others to be quiet, in all")
+    parser.add_argument("--output", default=str(ROOT / "docs"), help="where benchmarks.md and benchmarks/ are written")
+    parser.add_argument("--write-only", action="store_true", help="measure nothing; write the page from the numbers kept")
+    return parser.parse_args()
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

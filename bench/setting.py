@@ -1,0 +1,74 @@
+"""What the cases run with: the stage, the systems that take part, how many rounds and how large."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.load import Quiet
+from bench.rounds import rotated
+from bench.stage import RunFailed, Stage
+from bench.systems import System
+from blueque.embedded import running_server
+from blueque.errors import BluequeError
+
+Values = dict[str, float]                              # of one run, by metric
+
+
+@dataclass
+class Outcome:
+    """What a case has brought: for each row and metric a value per round; which rows failed, and why."""
+
+    rows: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, row: str, values: Values) -> None:
+        for metric, value in values.items():
+            self.rows.setdefault(row, {}).setdefault(metric, []).append(value)
+
+
+class Bench:
+    def __init__(self, stage: Stage, systems: list[System], rounds: int, scale: float, quiet: Quiet) -> None:
+        self.stage, self.systems, self.rounds, self.scale, self.quiet = stage, systems, rounds, scale, quiet
+        self.not_installed: dict[str, str] = {}
+
+    def scaled(self, count: int, least: int = 20) -> int:
+        return max(int(count * self.scale), least)
+
+    def outcome(self) -> Outcome:
+        return Outcome(failed={**self.not_installed})
+
+    def in_turn(self, outcome: Outcome, runs: Mapping[str, Callable[[], Values]]) -> None:
+        """Have each run once in each round, in rotating order; one that fails is not tried again, and says why."""
+        for number in range(self.rounds):
+            for row in rotated(list(runs), number):
+                if row in outcome.failed:
+                    continue
+                self.quiet.wait()
+                self.one(outcome, row, runs[row])
+
+    def one(self, outcome: Outcome, row: str, run: Callable[[], Values]) -> None:
+        try:
+            outcome.add(row, run())
+        except (RunFailed, BluequeError, OSError, ValueError, LookupError) as error:
+            outcome.failed[row] = str(error) or type(error).__name__
+            outcome.rows.pop(row, None)
+            print(f"    {row}: {outcome.failed[row]}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def open_stage(*options: str) -> Iterator[Stage]:
+    """A stage with a Redis and a directory of its own; both are gone at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="blueque-bench-", ignore_cleanup_errors=True) as directory,
+        running_server(*options) as server,
+    ):
+        stage = Stage(server, Path(directory))
+        stage.clear()
+        yield stage
