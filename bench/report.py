@@ -44,7 +44,8 @@ It starts a Redis of its own on a free port of the loopback interface, without p
 ends whatever it has started. The peers are installed from the package index as their own documentation says, each into an
 environment of its own in `.venv-bench`, and configured as they come; 1.0.0 has the redis-py that it was made for. In each
 round every system has its turn, and another one is the first. Before each run the load of others is measured; while it is
-above 5 % of the machine, the run waits, up to a minute in all. What was left of it is given with each case. Every number of every round lies in [`benchmarks/results.json`](benchmarks/results.json).
+above 5 % of the machine, the run waits, up to a minute in all. What was left of it is given with each case. Every
+number of every round lies in [`benchmarks/results.json`](benchmarks/results.json).
 """
 
 
