@@ -30,7 +30,7 @@ from blueque.errors import SpoolRefused
 MARGIN = 1024 * 1024
 # An exit record holds the result as a JSON string (at worst most characters escaped once), an error and a traceback.
 RECORD_OVERHEAD = 128 * 1024
-_OWN_NAMES = ("open", "listeners")                     # directories here that are no task's
+_OWN_NAMES = ("open", "listeners", "resources")        # directories here that are no task's
 
 
 class Spool:

@@ -25,7 +25,7 @@ LAYERS = {
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
-        "attempt", "roster", "spool", "tree", "trouble",
+        "attempt", "resources", "roster", "spool", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",

@@ -172,7 +172,8 @@ def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(s
 
 
 @pytest.mark.parametrize("task_id", [
-    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "open", "listeners", "two words", "ü", "\udc80", "x" * 101, "\0",
+    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "open", "listeners", "resources", "two words", "ü", "\udc80",
+    "x" * 101, "\0",
 ])
 def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool, root, task_id):
     attempt = spool.create(task_id, 1, FIELDS)
@@ -448,12 +449,12 @@ def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_en
 
 
 def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
-    for name in ("open", "listeners"):
+    for name in ("open", "listeners", "resources"):
         (root / name / "1").mkdir(parents=True)
         (root / name / "1" / "reported").touch()
         os.utime(root / name / "1" / "reported", (5, 5))
     assert spool.prune(2e9) == 0
-    assert (root / "open" / "1" / "reported").exists() and (root / "listeners" / "1" / "reported").exists()
+    assert all((root / name / "1" / "reported").exists() for name in ("open", "listeners", "resources"))
 
 
 def test_an_empty_directory_that_is_not_of_a_task_is_left_alone(spool, root):

@@ -1,0 +1,222 @@
+"""Resources: what a node has to give to the tasks that run on it, such as GPUs and memory, shared by all its listeners.
+
+Each resource is a file in `[spool]/resources/`, and each unit of it a byte of that file, which need not be there. To have a
+unit is to hold a lock on its byte, and the kernel does the accounting: a lock belongs to an open file, which its listener
+hands on to the task process, and it ends when the last of them has closed it or is dead. Nothing is ever left to tidy up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator, Mapping
+
+from blueque.errors import SpoolRefused
+
+MOST_NUMBERED = 1024                                   # a resource of more units, as memory is, has none with numbers
+_TRIES = 50                                            # to be the only one who claims, a millisecond each
+
+# struct flock of 64-bit Linux: type, whence, start, length, pid.
+_FLOCK = struct.Struct("@hhqqi4x")
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+Range = tuple[int, int]                                # first unit, and the first one after it
+
+
+class Claim:
+    """Units of resources that are ours until the last copy of each of its descriptors is closed.
+
+    amounts: how much of each. numbers: which ones, of the resources that are numbered.
+    """
+
+    def __init__(self, amounts: Mapping[str, int], numbers: Mapping[str, list[int]], descriptors: list[int]) -> None:
+        self.amounts, self.numbers = dict(amounts), dict(numbers)
+        self._descriptors = descriptors
+
+    def filenos(self) -> list[int]:
+        """Return the descriptors; a process that gets copies of all holds the claim, too."""
+        return list(self._descriptors)
+
+    def granted(self) -> dict[str, list[int] | int]:
+        """Return the numbers of each resource, or the amount where it has none."""
+        return {name: self.numbers.get(name, amount) for name, amount in self.amounts.items()}
+
+    def close(self) -> None:
+        """Let go of our copies."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class Pool:
+    """The resources of a node, as one listener knows them.
+
+    directory: in the spool, shared by all listeners of the node. totals: how much there is of each resource.
+    """
+
+    def __init__(self, directory: str, totals: Mapping[str, int]) -> None:
+        self.totals = dict(totals)
+        self._directory = directory
+
+    def open(self) -> None:
+        """Make the directory if need be, and see that the file system can do what we need. Raises SpoolRefused."""
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            status = os.lstat(self._directory)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                raise SpoolRefused(f"{self._directory} is not a directory of our own that others cannot write to")
+            can_lock = self._can_lock()
+        except OSError as error:
+            raise SpoolRefused(f"resources in {self._directory}: {error.strerror}; choose another --spool") from error
+        if not can_lock:
+            raise SpoolRefused(
+                f"the file system of {self._directory} has no locks of open files (fcntl F_OFD_SETLK), which --resource "
+                f"needs: choose a --spool on a local disk"
+            )
+
+    def claim(self, wanted: Mapping[str, int]) -> Claim | None:
+        """Take that much of each resource, now and all or nothing; None: there is not as much free, or never was.
+
+        Raises OSError when the files cannot be opened.
+        """
+        amounts = {name: amount for name, amount in wanted.items() if amount}
+        if not self.has(amounts):
+            return None
+        taken: dict[str, list[Range]] = {}
+        with contextlib.ExitStack() as undo, self._alone():
+            descriptors = []
+            for name, amount in sorted(amounts.items()):
+                descriptor = self._open(name)
+                undo.callback(os.close, descriptor)
+                descriptors.append(descriptor)
+                ranges = _take(descriptor, self.totals[name], amount)
+                if ranges is None:
+                    return None
+                taken[name] = ranges
+            undo.pop_all()
+        numbers = {name: [*_units(ranges)] for name, ranges in taken.items() if self.totals[name] <= MOST_NUMBERED}
+        return Claim(amounts, numbers, descriptors)
+
+    def has(self, wanted: Mapping[str, int]) -> bool:
+        """Tell whether there is that much of each resource, free or not."""
+        return all(amount <= self.totals.get(name, 0) for name, amount in wanted.items())
+
+    def free(self) -> dict[str, int]:
+        """Return how much of each resource nobody has. Raises OSError."""
+        found = {}
+        for name, total in self.totals.items():
+            descriptor = self._open(name)
+            try:
+                found[name] = sum(end - start for start, end in _free(descriptor, 0, total))
+            finally:
+                os.close(descriptor)
+        return found
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only one who claims: what one has taken and cannot use after all, another may just ask for.
+
+        Who waits long, perhaps for one that was stopped, goes on all the same: nothing is given out twice for it.
+        """
+        descriptor = self._open("_claiming")           # no resource has such a name
+        try:
+            for _ in range(_TRIES):
+                if _lock(descriptor, 0, 1):
+                    break
+                time.sleep(0.001)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _can_lock(self) -> bool:
+        """Tell whether a lock that one open file has taken is seen by another."""
+        ours, other = self._open("_trying"), self._open("_trying")
+        at = 1 + os.getpid()                           # others may try at the same time
+        try:
+            return _lock(ours, at, at + 1) and _conflict(other, at, at + 1) == (at, at + 1)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                return False
+            raise
+        finally:
+            os.close(ours)
+            os.close(other)
+
+    def _open(self, name: str) -> int:
+        # A new open file each time: to it belong the locks.
+        return os.open(f"{self._directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _take(descriptor: int, total: int, amount: int) -> list[Range] | None:
+    """Lock as many units as that below `total`; None: there are not so many free."""
+    while True:
+        free = sorted(_free(descriptor, 0, total))
+        wanted = _choose(free, amount)
+        if wanted is None:
+            return None
+        if all(_lock(descriptor, start, end) for start, end in wanted):
+            return wanted
+        _unlock(descriptor)                            # somebody was faster, by a hair: look again
+
+
+def _choose(free: list[Range], amount: int) -> list[Range] | None:
+    """Return the first range that is large enough, or else as many as it takes, from the first."""
+    for start, end in free:
+        if end - start >= amount:
+            return [(start, start + amount)]
+    chosen = []
+    for start, end in free:
+        end = min(end, start + amount)
+        chosen.append((start, end))
+        amount -= end - start
+        if not amount:
+            return chosen
+    return None
+
+
+def _free(descriptor: int, start: int, end: int) -> Iterator[Range]:
+    """Yield the ranges from start to end that no other open file has locked."""
+    left = [(start, end)]
+    while left:
+        start, end = left.pop()
+        if start >= end:
+            continue
+        taken = _conflict(descriptor, start, end)      # any of those there are, not the first
+        if taken is None:
+            yield start, end
+        else:
+            left += [(start, taken[0]), (taken[1], end)]
+
+
+def _conflict(descriptor: int, start: int, end: int) -> Range | None:
+    """Return a range between the two that another open file has locked; None: there is none."""
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0))
+    kind, _, first, length, _ = _FLOCK.unpack(answer)
+    if kind == fcntl.F_UNLCK:
+        return None
+    return first, first + length if length else end    # length 0: to the end of all files
+
+
+def _lock(descriptor: int, start: int, end: int) -> bool:
+    """Lock a range at once; False: another open file has locked some of it."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0))
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def _units(ranges: list[Range]) -> Iterator[int]:
+    for start, end in ranges:
+        yield from range(start, end)
