@@ -25,7 +25,7 @@ def command(*parts: str | int | float) -> bytes:
 def ours(queue: str, count: int, size: int, text: str, encoding: str | None = None) -> Iterator[Block]:
     """Yield transactions of so many tasks each, as this version enqueues: hash, index of all tasks, line and wake-up."""
     now = time.time()
-    tail: list[str | float] = ["queue", queue, "parameters", text, "created", now, "updated", now, "attempt", 0]
+    tail: list[str | float] = ["queue", queue, "parameters", text, "created", now, "updated", now]
     tail += ["parameters_encoding", encoding] if encoding else []
     for first in range(0, count, size):
         ids = [str(uuid.uuid4()) for _ in range(min(size, count - first))]
