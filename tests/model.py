@@ -365,7 +365,7 @@ class Model:
                     return task
         while True:
             life.is_unsure = True
-            popped, left = self.pop(life)
+            popped, left, _ = self.pop(life)
             self._pass_marker_on(life, left > 0)
             is_taken = popped is not None and self.reserve(life, popped, token, now)
             life.is_unsure = False
@@ -377,13 +377,13 @@ class Model:
             self.awake.add(life.queue)
         life.has_marker = False
 
-    def pop(self, life: Life) -> tuple[str | None, int]:
+    def pop(self, life: Life) -> tuple[str | None, int, str | None]:
         self._require(life.queue, life.node, life.instance)
         line = self.lines[life.queue]
         popped = line.pop(0) if line else None
         if popped is not None:
             self.held[life.queue, life.node].insert(0, popped)
-        return popped, len(line)
+        return popped, len(line), None
 
     def reserve(self, life: Life, task: str, token: str | None, now: float) -> bool:
         self._require(life.queue, life.node, life.instance)
