@@ -1,6 +1,6 @@
 """Adoption: finds attempts on this node that nobody watches any more, for a listener to take over.
 
-They are known from three places: our own list, where a former life of this listener may have left some; the lists of dead
+They are known from three places: our own lists, where a former life of this listener may have left some; the lists of dead
 listeners of this host; and the spool, which also knows attempts that Redis has given up.
 """
 
@@ -14,7 +14,7 @@ from blueque import process
 from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
-from blueque.listener import Listener
+from blueque.listener_group import ListenerGroup
 from blueque.protocol.attempt import LOST
 from blueque.roster import Roster
 from blueque.spool import Spool
@@ -41,8 +41,8 @@ class Candidate(NamedTuple):
 class Adoption:
     """What one listener can find."""
 
-    def __init__(self, listener: Listener, inspector: Inspector, spool: Spool, roster: Roster) -> None:
-        self._listener, self._inspector, self._spool, self._roster = listener, inspector, spool, roster
+    def __init__(self, listeners: ListenerGroup, inspector: Inspector, spool: Spool, roster: Roster) -> None:
+        self._listeners, self._inspector, self._spool, self._roster = listeners, inspector, spool, roster
         self._next_look_at_spool = 0.0
         self._told: set[str] = set()                   # tasks that we cannot adopt, and have said so
 
@@ -53,6 +53,8 @@ class Adoption:
         """
         found: list[Candidate] = []
         for task in [*self._own_former(), *orphans]:
+            if not self._listeners.has(task.queue):    # of another program's making
+                continue
             attempt = self._spool.find(task.id, task.token)
             if attempt is not None:
                 found.append(Candidate(task, attempt, task.pid or 0, "orphan"))
@@ -68,22 +70,22 @@ class Adoption:
         return found
 
     def _own_former(self) -> list[Task]:
-        """Return the started tasks that a former life of this listener has left in our list; release the reserved ones."""
+        """Return the started tasks that a former life of this listener has left in our lists; release the reserved ones."""
         started = []
-        for task in self._listener.held():
+        for task in self._listeners.held():
             if task.status == "started":
                 started.append(task)
             else:
-                log.info("release task=%s queue=%s: reserved by a former life", task.id, self._listener.queue)
+                log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
                 try:
-                    self._listener.release(task)
+                    self._listeners.of(task.queue).release(task)
                 except NotOwner as error:              # cancelled meanwhile
                     log.info("%s", error)
         return started
 
     def _is_alone(self, task: Task) -> bool:
         """Tell whether a started task's listener has been found dead; of another boot or container that takes its lease."""
-        state = self._inspector.registration(self._listener.queue, task.node or "").get("state")
+        state = self._inspector.registration(task.queue or "", task.node or "").get("state")
         return task.status == "started" and state != "alive"
 
     def _in_spool(self, known: set[str]) -> list[Candidate]:
@@ -101,7 +103,7 @@ class Adoption:
             # Should that pid be another's by now, the process is gone for certain.
             identity = {name: str(value) for name, value in process.identity(pid).items()} if is_running else {}
             task, then = self._inspector.task(task_id), Task(task_id, {**fields, "pid_start": str(ticks), **identity})
-            if then.queue != self._listener.queue:
+            if not self._listeners.has(then.queue):
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
             if kind in ("closed", "superseded") and not is_running:

@@ -13,7 +13,7 @@ from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.listener import Listener
+from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.attempt import LOST
 from blueque.protocol.membership import Standing
@@ -42,7 +42,7 @@ class Attending:
     def __init__(
         self,
         client: Client,
-        listener: Listener,
+        listeners: ListenerGroup,
         defaults: Defaults,
         orders: Orders,
         upkeep: Upkeep,
@@ -50,7 +50,7 @@ class Attending:
         on_orphans: Callable[[], None],
         trouble: Trouble,
     ) -> None:
-        self._client, self._listener, self._defaults = client, listener, defaults
+        self._client, self._listeners, self._defaults = client, listeners, defaults
         self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
         self.left_alone: set[int] = set()              # children of ours that another listener has adopted
         self._trouble = trouble
@@ -121,7 +121,7 @@ class Attending:
         """
         try:
             seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
-            self._listener.watch_orders(seconds, lambda connection: self._is_answered(connection, watch, seconds))
+            self._listeners.watch_orders(seconds, lambda connection: self._is_answered(connection, watch, seconds))
             self._trouble.tell(None)
         except (RedisAway, RedisRefused) as error:
             self._trouble.tell(str(error), "still watching the task")
@@ -143,21 +143,21 @@ class Attending:
 
     def _obey(self, watch: Watch, standing: Standing) -> bool:
         """Do what Redis wants of the attempt; False when another listener has adopted it."""
-        task = watch.task
+        task, listener = watch.task, self._listeners.of(watch.task.queue)
         is_newest = standing.token == task.token
         if watch.reason == "superseded":
             return True                                # whatever becomes of the task, it is not ours to put back
         if self._has_been_forgotten(watch, standing.status, standing.attempt):
-            self._take_back(watch, lambda: self._listener.reassert(task, watch.pid))
+            self._take_back(watch, lambda: listener.reassert(task, watch.pid))
         elif standing.status is None:
             log.error("task=%s is gone from Redis; it runs on, and how it ends will stay in %s", task.id, watch.attempt.path)
         elif is_newest and standing.status == "failed" and standing.error_type in LOST:
-            self._take_back(watch, lambda: self._listener.restore(task, watch.pid, task.started or time.time()))
+            self._take_back(watch, lambda: listener.restore(task, watch.pid, task.started or time.time()))
         elif is_newest and standing.status == "started" and standing.node != task.node:
             log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
             return False
-        elif is_newest and standing.status == "started" and standing.node != self._listener.node:
-            self._take_back(watch, lambda: self._listener.adopt(task))
+        elif is_newest and standing.status == "started" and standing.node != listener.node:
+            self._take_back(watch, lambda: listener.adopt(task))
         elif not is_newest or standing.status != "started":
             watch.end("superseded", f"the attempt is not ours any more: the task is {standing.status}")
         elif standing.cancel is not None:
@@ -169,7 +169,7 @@ class Attending:
         """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good."""
         if status is None:
             # While we were away for a time, it may have run again and been deleted.
-            return self._listener.instance == watch.instance
+            return self._listeners.of(watch.task.queue).instance == watch.instance
         return _whole(attempt) < (watch.task.attempt or 0)
 
     def _take_back(self, watch: Watch, take: Callable[[], Task | None]) -> None:
@@ -240,7 +240,7 @@ class Attending:
     def _report(self, watch: Watch, record: task_process.Record | None) -> None:
         """Tell Redis how it ended, however long that takes."""
         processor = self._client.get_processor(watch.task)
-        default = self._defaults.retry
+        default = self._defaults.of(watch.task.queue).retry
 
         def report() -> None:
             if watch.reason == "superseded":
@@ -280,7 +280,7 @@ class Attending:
         if not self._has_been_forgotten(watch, fields.get("status"), fields.get("attempt")):
             return False
         try:
-            task = self._listener.reassert(watch.task, watch.pid)
+            task = self._listeners.of(watch.task.queue).reassert(watch.task, watch.pid)
         except NotRegistered:
             return False
         watch.task = task or watch.task
@@ -292,20 +292,21 @@ class Attending:
         if not watch.attempt.has_begun():
             processor.release()                        # nothing of it has run
             return
-        node = watch.lost_with.get("lost_node") or self._listener.node
+        listener, defaults = self._listeners.of(watch.task.queue), self._defaults.of(watch.task.queue)
+        node = watch.lost_with.get("lost_node") or listener.node
         error = (
             f"lost: process {watch.pid} of listener {node}{last_seen(watch.lost_with.get('last_seen'))} is gone, "
             f"and nobody knows how far it had come; to run it again: blueque requeue {watch.task.id}"
         )
         task = watch.task
-        if processor.lose(error, self._listener.instance or "", self._defaults.retry, watch.lost_with) is None:
+        if processor.lose(error, listener.instance or "", defaults.retry, watch.lost_with) is None:
             # It is another's, or has ended; or we had been taken for dead ourselves.
             standing = self._upkeep.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):
                 raise Contended("lose", 1)
 
     def _may_run_again(self, task: Task) -> bool:
-        return Retry.of(task.fields.get("retry"), self._defaults.retry) is not None
+        return Retry.of(task.fields.get("retry"), self._defaults.of(task.queue).retry) is not None
 
 
 def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from blueque import settings
 from blueque.address import Address, hide_password
@@ -13,12 +13,15 @@ from blueque.connection import Connection, Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.listener import Listener
+from blueque.listener_group import ListenerGroup
 from blueque.listeners import Listeners
 from blueque.lookout import Lookout
 from blueque.processor import Processor
 from blueque.queue import Queue
+from blueque.recoveries import Recoveries
 from blueque.recovery import Recovery
 from blueque.retry import Retry
+from blueque.selection import Select
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_queue_name
@@ -70,9 +73,24 @@ class Client:
             raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
         return load(self._redis, task_id)
 
-    def get_listener(self, queue_name: str) -> Listener:
-        """Return a listener of the queue. It registers when it listens for the first time."""
-        return Listener(self._redis, require_queue_name(queue_name))
+    @overload
+    def get_listener(self, queue_name: str) -> Listener: ...
+
+    @overload
+    def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup: ...
+
+    def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup:
+        """Return a listener of the queue, or of several. It registers when it listens for the first time.
+
+        select: from which of several queues it takes, see selection.py; else from the first that has work.
+        """
+        if not more:
+            return Listener(self._redis, require_queue_name(queue_name))
+        return self.get_listener_group([queue_name, *more], select)
+
+    def get_listener_group(self, queue_names: Sequence[str], select: Select | None = None) -> ListenerGroup:
+        """Return a listener of any number of queues."""
+        return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
@@ -85,6 +103,10 @@ class Client:
     def get_inspector(self) -> Inspector:
         """Return what looks at Redis and changes nothing."""
         return Inspector(self._redis)
+
+    def get_recoveries(self, queue_names: Sequence[str]) -> Recoveries:
+        """Return the same for several queues."""
+        return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
     def get_recovery(self, queue_name: str) -> Recovery:
         """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from blueque.limits import Limits
@@ -15,3 +17,8 @@ class Defaults(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     retry: Retry | None = None
+    queues: Mapping[str, Defaults] = MappingProxyType({})   # those for whose tasks something else was chosen
+
+    def of(self, queue: str | None) -> Defaults:
+        """Return the choices for the tasks of one queue."""
+        return self.queues.get(queue or "", self)

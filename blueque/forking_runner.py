@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from blueque import settings, task_process
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.limits import Limits
+from blueque.selection import Select
 from blueque.slot import Slot
 from blueque.spool import Spool
 
 
 class ForkingRunner:
-    """Takes tasks from a queue and runs `task_callback(task)` for each in a process of its own.
+    """Takes tasks from a queue, or from several, and runs `task_callback(task)` for each in a process of its own.
 
     The program that runs it must be single-threaded at that time, as for any fork. SIGTERM or Ctrl-C: it takes nothing new
     and returns when its task has ended; the second one stops the task.
 
     spool: the directory for the files of attempts; BLUEQUE_SPOOL, else ~/.local/state/blueque/spool.
     grace: seconds between SIGTERM and SIGKILL when a task is stopped.
+    select: from which of several queues to take, see selection.py; else from the first that has work.
     """
 
     def __init__(
         self,
         client: Client,
-        queue: str,
+        queue: str | Sequence[str],
         task_callback: task_process.Handler,
         *,
         spool: str | None = None,
         grace: float = settings.GRACE,
+        select: Select | None = None,
     ) -> None:
-        self._client, self._queue, self._callback = client, queue, task_callback
+        self._queues = [queue] if isinstance(queue, str) else list(queue)
+        self._client, self._select, self._callback = client, select, task_callback
         self._spool, self._grace = spool, grace
 
     def run(self) -> None:
@@ -40,7 +45,7 @@ class ForkingRunner:
         work = task_process.handler(self._get_callback, limit)
         spool = Spool(self._spool or settings.spool(), limit)
         defaults = Defaults(settings.timing(), Limits(grace=self._grace))
-        Slot(self._client, self._queue, work, spool, defaults, obeys_terminal=True).run()
+        Slot(self._client, self._queues, work, spool, defaults, select=self._select, obeys_terminal=True).run()
 
     def _get_callback(self) -> Any:
         return self._callback

@@ -67,12 +67,32 @@ class Inspector:
         """Return a listener that has no task now and whose node has so much, any of them; None: there is none."""
         nodes = self.listeners(queue)
         random.shuffle(nodes)
-        for node, known in zip(nodes, self.registrations(queue, nodes), strict=True):
+        registrations = self.registrations([(queue, node) for node in nodes])
+        for node, known in zip(nodes, registrations, strict=True):
             has = dict((parse_needs(known.get("resources", "")) or Needs()).resources)
             is_fit = known.get("state") == "alive" and all(has.get(name, 0) >= much for name, much in resources.items())
             if is_fit and not self._redis.read(("LLEN", keys.reserved(queue, node)))[0]:
                 return node
         return None
+
+    def with_work(self, queues: Sequence[str]) -> set[str]:
+        """Return which of the queues have tasks in line and are not paused: one round trip for all."""
+        looks = [
+            look for queue in queues
+            for look in (
+                ("LLEN", keys.pending(queue)), ("ZCARD", keys.lines(queue)), ("HEXISTS", keys.settings(queue), "paused")
+            )
+        ]
+        replies = self._redis.read(*looks)
+        found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True)
+        return {queue for queue, length, lines, is_paused in found if (length or lines) and not is_paused}
+
+    def due(self, queues: Sequence[str], now: float) -> list[str]:
+        """Return which of the queues have a scheduled task whose eta has come: one round trip for all."""
+        replies = self._redis.read(
+            *[("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, 1) for queue in queues]
+        )
+        return [queue for queue, found in zip(queues, replies, strict=True) if found]
 
     def listeners(self, queue: str) -> list[str]:
         """Return the node ids of the queue's listeners, 1.0.0's among them, sorted."""
@@ -84,23 +104,28 @@ class Inspector:
         (reply,) = self._redis.read(("HGETALL", keys.listener(queue, node)))
         return as_hash(reply)
 
-    def registrations(self, queue: str, nodes: Sequence[str]) -> list[dict[str, str]]:
-        """Return the registrations of many listeners: one round trip for 500."""
+    def registrations(self, listeners: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+        """Return the registrations of many listeners, given by queue and node: one round trip for 500."""
         found: list[dict[str, str]] = []
-        for first in range(0, len(nodes), REGISTRATIONS_AT_ONCE):
-            some = nodes[first : first + REGISTRATIONS_AT_ONCE]
-            found += [as_hash(reply) for reply in self._redis.read(*[("HGETALL", keys.listener(queue, n)) for n in some])]
+        for first in range(0, len(listeners), REGISTRATIONS_AT_ONCE):
+            some = listeners[first : first + REGISTRATIONS_AT_ONCE]
+            replies = self._redis.read(*[("HGETALL", keys.listener(queue, node)) for queue, node in some])
+            found += [as_hash(reply) for reply in replies]
         return found
 
-    def nodes_of_started(self, queue: str) -> set[str]:
-        """Return the nodes that the started tasks of a queue name."""
-        (members,) = self._redis.read(("SMEMBERS", keys.started(queue)))
-        return {member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2}
+    def nodes_of_started(self, queues: Sequence[str]) -> list[set[str]]:
+        """Return the nodes that the started tasks of each queue name: one round trip for all."""
+        replies = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
+        return [{member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2} for members in replies]
 
     def reserved(self, queue: str, node: str) -> list[str]:
         """Return the ids of the tasks that a listener holds, newest first."""
         (held,) = self._redis.read(("LRANGE", keys.reserved(queue, node), 0, -1))
         return list(held)
+
+    def held(self, listeners: Sequence[tuple[str, str]]) -> list[list[str]]:
+        """Return the same for several listeners, given by queue and node: one round trip."""
+        return self._redis.read(*[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners])
 
     def failed(self, queue: str) -> list[Task]:
         """Return all failed tasks of a queue with the fields in `survey.SHOWN`, those that failed first at first.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from blueque import keys, process, protocol, settings
@@ -15,6 +15,7 @@ from blueque.inspector import Inspector
 from blueque.lines import Needs, parse_needs, write_needs
 from blueque.protocol.membership import Standing
 from blueque.protocol.run import Popped
+from blueque.protocol.several import Pulse
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import Task
@@ -68,6 +69,16 @@ class Listener:
         """The id of this listener, `[fqdn]_[pid]`; where another uses that, `[fqdn]-[random]_[pid]`."""
         return self._node if self._node is not None and self._pid == os.getpid() else process.node_id()
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether this process has registered, and has not been told that this is over."""
+        return self.instance is not None and self._pid == os.getpid()
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether an id may be in our own list that we have not reserved; see `settle`."""
+        return self._is_unsure
+
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
         """Wait until a task is reserved for this listener and return it; `callback`, if given, is called with it first.
 
@@ -76,7 +87,7 @@ class Listener:
         patience = Patience(self._redis.patience)
         while True:
             try:
-                if self.instance is None or self._pid != os.getpid():
+                if not self.is_registered:
                     self.register(None)
                 task = self.take()
                 if task is not None:
@@ -153,10 +164,12 @@ class Listener:
 
         Raises NotRegistered. Source: docs/protocol.md, "beat".
         """
+        return protocol.beat(self._redis, *self.pulse(), time.time(), task_id)
+
+    def pulse(self) -> Pulse:
+        """Return what our next beat writes."""
         self._beat += 1
-        return protocol.beat(
-            self._redis, self.queue, self.node, self.instance or "", self._beat, time.time(), task_id
-        )
+        return Pulse(self.queue, self.node, self.instance or "", self._beat)
 
     def take(self) -> Task | None:
         """Reserve the next task, if there is one now.
@@ -167,12 +180,9 @@ class Listener:
         if self._is_unsure:
             # A pop that we gave up on may still arrive. It does nothing any more once our registration has changed.
             self.beat()
-            self._pass_marker_on(True)
-            for task_id in reversed(Inspector(self._redis).reserved(self.queue, self.node)):
-                task = self._reserve_found(task_id)
-                if task is not None:
-                    return task
-            self._tokens.clear()                       # whatever they were for is not in our list any more
+            task = self.settle(Inspector(self._redis).reserved(self.queue, self.node))
+            if task is not None:
+                return task
         self._is_unsure = True                         # from here on an id may be in our list that we know nothing of
         task, popped = self._take_next(None)
         if popped.refusal == "choose":
@@ -274,14 +284,30 @@ class Listener:
             if lock is not None:
                 protocol.wake_waiting(self._redis, lock)
 
+    def settle(self, held: Sequence[str]) -> Task | None:
+        """Reserve what is in our own list after an answer was lost, one task at a time; None: there is nothing.
+
+        held: the ids in that list, looked at after a beat.
+        """
+        self._pass_marker_on(True)
+        for task_id in reversed(held):
+            task = self._reserve_found(task_id)
+            if task is not None:
+                return task
+        self._tokens.clear()                           # whatever they were for is not in our list any more
+        self._is_unsure = False
+        return None
+
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
         """Wait for work or an order, and return whether there may be work. Source: docs/protocol.md, "wait"."""
-        marker = protocol.wait(self._redis, self.queue, self.node, seconds, is_answered)
-        if marker == keys.wake(self.queue):
-            self._has_marker = True
-        self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
+        self.take_marker(protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered))
         # A 1.0.0 producer wakes nobody, so look for ourselves as well; and an order may have been to do that.
         return self._has_marker or self.has_order or Inspector(self._redis).has_work(self.queue)
+
+    def take_marker(self, marker: str | None) -> None:
+        """Take notice of a marker that has come, if it is ours. Source: docs/protocol.md, "wait"."""
+        self._has_marker = self._has_marker or marker == keys.wake(self.queue)
+        self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
     def announce_leaving(self) -> None:
         """Let everybody see that we take nothing new. Source: docs/protocol.md, "order"."""
@@ -289,8 +315,9 @@ class Listener:
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
-        if protocol.wait(self._redis, self.queue, self.node, seconds, is_answered, is_idle=False) is not None:
-            self.has_order = True
+        self.take_marker(
+            protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered, is_idle=False)
+        )
 
     def held(self) -> list[Task]:
         """Return the tasks in our own list that are reserved or started under our node id."""
@@ -342,9 +369,9 @@ class Listener:
         log.warning("restore task=%s queue=%s node=%s pid=%d", task.id, self.queue, self.node, pid)
         return Task(task.id, fields)
 
-    def decline(self) -> None:
-        """Take nothing now, and let another listener have the wake-up call if it came to us."""
-        self._pass_marker_on(True)
+    def decline(self, is_work_left: bool = True) -> None:
+        """Take nothing now, and let another listener have the wake-up call if it came to us and there is work."""
+        self._pass_marker_on(is_work_left)
 
     def leave(self) -> bool:
         """Take leave, and hand on the wake-up call if one went to us for nothing. False: we still hold a task.

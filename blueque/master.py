@@ -29,6 +29,7 @@ from blueque.limits import Limits
 from blueque.logs import log_to_stderr
 from blueque.retry import Retry
 from blueque.roster import Roster
+from blueque.selection import selector
 from blueque.settings import Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
@@ -55,7 +56,9 @@ class Choices(NamedTuple):
     limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
     """
 
-    queue: str
+    queues: list[str]
+    select: str                                        # one of selection.NAMES
+    weights: dict[str, float]                          # of queues in a lottery
     slots: int
     redis_url: str
     url_source: str
@@ -255,7 +258,8 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     """Be one listener; return the exit status."""
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes)
     spool = Spool(choices.spool, choices.max_bytes)
-    listener = Slot(client, choices.queue, _work(choices), spool, choices.defaults(), master=master)
+    select = selector(choices.select, choices.weights)
+    listener = Slot(client, choices.queues, _work(choices), spool, choices.defaults(), select=select, master=master)
     try:
         return EXIT_DRAINED if listener.run() else 0
     except RedisRefused as error:
@@ -320,8 +324,8 @@ def main() -> int:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
     log.info(
-        "blueque-listener %s: queue %r, %s, %d slot%s, %s (%s), spool %s, host %s, pid %d",
-        __version__, choices.queue, choices.handler or shlex.join(choices.command or []),
+        "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, host %s, pid %d",
+        __version__, _shown(choices), choices.handler or shlex.join(choices.command or []),
         choices.slots, "" if choices.slots == 1 else "s",
         hide_password(choices.redis_url), choices.url_source, choices.spool, process.host_name(), os.getpid(),
     )
@@ -329,9 +333,18 @@ def main() -> int:
     return Master(
         functools.partial(run_slot, choices), choices.slots, choices.on_term,
         chore=functools.partial(_prune, choices),
-        left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queue),
+        left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
         note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
     ).run()
+
+
+def _shown(choices: Choices) -> str:
+    """Return which queues there are, and how a listener chooses among them."""
+    if len(choices.queues) == 1:
+        return f"queue {choices.queues[0]!r}"
+    weights = choices.weights if choices.select == "lottery" else {}
+    names = [f"{queue!r}={weights[queue]:g}" if queue in weights else repr(queue) for queue in choices.queues]
+    return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
 
 
 def _work(choices: Choices) -> task_process.Work:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 from blueque import process, protocol, settings
 from blueque.connection import Redis
@@ -63,10 +64,13 @@ class Recovery:
 
     def __init__(self, redis: Redis, queue: str) -> None:
         self.own_node = ""                             # of the listener that judges, if one does
-        self._redis, self._queue = redis, queue
+        self.queue = queue
+        self._redis = redis
         self._inspector = Inspector(redis)
         self._seen: dict[str, _Seen] = {}
+        self._members: set[str] = set()
         self._last_look: float | None = None           # None: the last one failed
+        self._last: float | None = None                # the one before this one
         self._next_look_at_started = 0.0
         self._refused: set[str] = set()                # nodes that Redis would not tell us of, and that we have named
 
@@ -90,31 +94,43 @@ class Recovery:
 
         Raises RedisAway, RedisRefused, Contended; all that was seen standing still has then to stand still anew.
         """
-        last, self._last_look = self._last_look, None
-        beats, members = protocol.observe(self._redis, self._queue)
+        self.begin()
+        beats, members = protocol.observe(self._redis, self.queue)
         now = time.monotonic()
-        self._take_notice(beats, members, now)
-        if now >= self._next_look_at_started:
-            self._look_for_forgotten(now)
-            self._next_look_at_started = now + LOOK_AT_STARTED
-        self._read_registrations()
+        self.take_notice(beats, members, now)
+        if self.looks_at_started(now):
+            (nodes,) = self._inspector.nodes_of_started([self.queue])
+            self.take_notice_of_started(nodes, now)
+        unread = self.unread()
+        self.take_registrations(dict(zip(unread, self._inspector.registrations(unread), strict=True)))
+        return self.judge(now)
+
+    # The parts of a step, for a judge of several queues
+
+    def begin(self) -> None:
+        """Take the look that is about to begin for one that has failed, until it has come to its end."""
+        self._last, self._last_look = self._last_look, None
+
+    def judge(self, now: float) -> list[Task]:
+        """Judge by what has been taken notice of `now`, and see to what the dead have left; return as `step` does."""
         for one in self._seen.values():
-            if last is None or now - last > one.longest_gap:   # away for too long, or the answer was late
+            if self._last is None or now - self._last > one.longest_gap:   # away for too long, or the answer was late
                 one.forget_time(now)
         orphans: list[Task] = []
         for node, one in list(self._seen.items()):
             if node == self.own_node:
                 continue
             try:
-                if self._is_dead(node, one, node in members, now):
+                if self._is_dead(node, one, node in self._members, now):
                     orphans += self._see_to(node, one, now)
             except RedisRefused as error:              # a key of it is not what it should be; the others are not to blame
                 self._complain(node, error)
         self._last_look = now
         return orphans
 
-    def _take_notice(self, beats: dict[str, float], members: set[str], now: float) -> None:
+    def take_notice(self, beats: dict[str, float], members: set[str], now: float) -> None:
         """Note who has moved. One that is not mentioned any more is kept until it is seen that it holds nothing."""
+        self._members = members
         for node in {*beats, *members}:
             one = self._seen.get(node)
             if one is None:
@@ -126,19 +142,26 @@ class Recovery:
         for node in self._seen.keys() - beats.keys() - members:
             self._seen[node].known = None              # it may have taken leave, or been recovered by another
 
-    def _look_for_forgotten(self, now: float) -> None:
-        """Find listeners that hold started tasks and are mentioned nowhere else."""
-        for node in self._inspector.nodes_of_started(self._queue):
-            self._seen.setdefault(node, _Seen(None, now))
+    def looks_at_started(self, now: float) -> bool:
+        """Tell whether it is time to look for listeners that hold started tasks and are mentioned nowhere else."""
+        return now >= self._next_look_at_started
 
-    def _read_registrations(self) -> None:
-        unread = [node for node, one in self._seen.items() if one.known is None]
-        for node, known in zip(unread, self._inspector.registrations(self._queue, unread), strict=True):
-            self._seen[node].known = known
+    def take_notice_of_started(self, nodes: set[str], now: float) -> None:
+        for node in nodes:
+            self._seen.setdefault(node, _Seen(None, now))
+        self._next_look_at_started = now + LOOK_AT_STARTED
+
+    def unread(self) -> list[tuple[str, str]]:
+        """Return the queue and node of each listener whose registration has to be read."""
+        return [(self.queue, node) for node, one in self._seen.items() if one.known is None]
+
+    def take_registrations(self, registrations: Mapping[tuple[str, str], dict[str, str]]) -> None:
+        for queue, node in self.unread():
+            self._seen[node].known = registrations[queue, node]
 
     def _complain(self, node: str, error: RedisRefused) -> None:
         if node not in self._refused:
-            log.warning("cannot judge node=%s queue=%s: %s", node, self._queue, error)
+            log.warning("cannot judge node=%s queue=%s: %s", node, self.queue, error)
             self._refused.add(node)
 
     def _is_dead(self, node: str, one: _Seen, is_member: bool, now: float) -> bool:
@@ -153,37 +176,37 @@ class Recovery:
         is_still = one.may_be_judged_by_time() and now - one.since >= one.lease
         if not (is_gone or is_still):
             return False
-        one.known = fresh = self._inspector.registration(self._queue, node)
+        one.known = fresh = self._inspector.registration(self.queue, node)
         if fresh.get("instance") != known.get("instance") or (is_still and _number(fresh, "beat_at", 0.0) != one.beat):
             one.forget_time(now)                       # it has moved after all
             return False
-        if not protocol.fence(self._redis, self._queue, node, fresh.get("instance", ""), fresh.get("beat")):
+        if not protocol.fence(self._redis, self.queue, node, fresh.get("instance", ""), fresh.get("beat")):
             one.forget_time(now)
             return False
         why = "its process is gone" if is_gone else f"its beat stood still for {now - one.since:.0f} s"
-        log.warning("fence node=%s queue=%s: %s", node, self._queue, why)
-        one.known = self._inspector.registration(self._queue, node)
+        log.warning("fence node=%s queue=%s: %s", node, self.queue, why)
+        one.known = self._inspector.registration(self.queue, node)
         return True
 
     def _is_legacy_dead(self, node: str, one: _Seen, is_member: bool, now: float) -> bool:
         """Judge a listener that has no registration: one of 1.0.0, or one that is not mentioned any more."""
-        if not is_member and not self._inspector.reserved(self._queue, node):
+        if not is_member and not self._inspector.reserved(self.queue, node):
             del self._seen[node]                       # it has left in peace
             return False
         if not is_member:
             # Who struck it off may have been wrong, and 1.0.0 runs what it has popped without asking again.
             return _is_gone_here(node) or (not _is_here(node) and now - one.since >= settings.LOST_AFTER)
         if _is_gone_here(node):
-            one.is_struck_by_us = protocol.strike(self._redis, self._queue, node)
+            one.is_struck_by_us = protocol.strike(self._redis, self.queue, node)
         if one.is_struck_by_us:
-            log.warning("strike node=%s queue=%s: its process is gone", node, self._queue)
+            log.warning("strike node=%s queue=%s: its process is gone", node, self.queue)
         return one.is_struck_by_us
 
     def _see_to(self, node: str, one: _Seen, now: float) -> list[Task]:
         """See to everything that a dead listener holds; return its started tasks that are of this host."""
         orphans: list[Task] = []
         instance = (one.known or {}).get("instance")
-        held = self._inspector.reserved(self._queue, node)
+        held = self._inspector.reserved(self.queue, node)
         left = len(held)
         for task_id in held:
             task = self._inspector.task(task_id)
@@ -197,8 +220,8 @@ class Recovery:
                 elif is_here and task.token is not None:
                     orphans.append(task)
             left -= done not in ("started", "claimed")
-        if left == 0 and protocol.forget(self._redis, self._queue, node, instance):
-            log.log(logging.INFO if instance else logging.DEBUG, "forget node=%s queue=%s", node, self._queue)
+        if left == 0 and protocol.forget(self._redis, self.queue, node, instance):
+            log.log(logging.INFO if instance else logging.DEBUG, "forget node=%s queue=%s", node, self.queue)
             del self._seen[node]
         return orphans
 
@@ -209,13 +232,13 @@ class Recovery:
         return is_doubtful and task.status == "reserved" and "reclaimed_node" not in task.fields
 
     def _recover(self, node: str, instance: str | None, task: Task) -> str | None:
-        done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time())
+        done = protocol.recover(self._redis, self.queue, task.id, node, instance, time.time())
         if done == "claimed":
             claimant = task.fields.get("reclaimed_node", "")
             if _is_gone_here(claimant):
-                done = protocol.recover(self._redis, self._queue, task.id, node, instance, time.time(), claimant)
+                done = protocol.recover(self._redis, self.queue, task.id, node, instance, time.time(), claimant)
         if done in ("released", "dropped"):
-            log.warning("recover task=%s queue=%s from=%s: %s", task.id, self._queue, node, done)
+            log.warning("recover task=%s queue=%s from=%s: %s", task.id, self.queue, node, done)
             self._wake_waiting(task)
         return done
 
@@ -242,9 +265,9 @@ class Recovery:
         facts: dict[str, str | int | float] = {"lost_node": node, **({"last_seen": seen} if seen else {})}
         default = Retry.parse(known.get("retry"))
         became = protocol.lose(
-            self._redis, self._queue, task.id, task.token, node, known.get("instance"), error, default, now, facts
+            self._redis, self.queue, task.id, task.token, node, known.get("instance"), error, default, now, facts
         )
-        log.warning("lose task=%s queue=%s node=%s status=%s", task.id, self._queue, node, became)
+        log.warning("lose task=%s queue=%s node=%s status=%s", task.id, self.queue, node, became)
         self._wake_waiting(task)
         return became
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueque import process
@@ -20,10 +21,10 @@ class Roster:
     def __init__(self, spool: str) -> None:
         self._directory = f"{os.path.abspath(spool)}/listeners"
 
-    def join(self, queue: str, master: int) -> None:
-        """Note that this process is a listener. Raises OSError."""
+    def join(self, queues: Sequence[str], master: int) -> None:
+        """Note that this process is a listener of these queues. Raises OSError."""
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        entry = {"queue": queue, **process.identity(os.getpid()), "master": master,
+        entry = {"queues": list(queues), **process.identity(os.getpid()), "master": master,
                  "master_start": process.start_ticks(master)}
         path = f"{self._directory}/{os.getpid()}"
         write_whole(f"{path}.new", json.dumps(entry).encode())
@@ -36,18 +37,20 @@ class Roster:
         """Return the pids of all listeners that live."""
         return set(self._entries())
 
-    def left_behind(self, queue: str) -> set[int]:
-        """Return the pids of the listeners of the queue that live and whose master is gone."""
+    def left_behind(self, queues: Sequence[str]) -> set[int]:
+        """Return the pids of the listeners of any of these queues that live and whose master is gone."""
         found: set[int] = set()
         for pid, entry in self._entries().items():
-            master = {**entry, "pid_start": entry.get("master_start", "")}
-            if entry.get("queue") == queue and not process.is_alive(int(entry.get("master", "0")), master):
+            master = {**_texts(entry), "pid_start": str(entry.get("master_start", ""))}
+            its_queues = entry.get("queues")
+            is_of_ours = isinstance(its_queues, list) and not set(queues).isdisjoint(map(str, its_queues))
+            if is_of_ours and not process.is_alive(int(entry.get("master", 0)), master):
                 found.add(pid)
         return found
 
-    def _entries(self) -> dict[int, dict[str, str]]:
+    def _entries(self) -> dict[int, dict[str, Any]]:
         """Return what is written of those that live; tidy away the others."""
-        found: dict[int, dict[str, str]] = {}
+        found: dict[int, dict[str, Any]] = {}
         try:
             names = os.listdir(self._directory)
         except OSError:
@@ -56,14 +59,18 @@ class Roster:
             entry = _read(f"{self._directory}/{name}")
             if not name.isdecimal() or entry is None:
                 continue
-            known = {key: str(value) for key, value in entry.items()}
+            known = _texts(entry)
             # Another container may use this spool, too; what its pids mean is not for us to say.
             if process.is_alive(int(name), known):
                 if process.shares_pids(known):
-                    found[int(name)] = known
+                    found[int(name)] = entry
             else:
                 remove(f"{self._directory}/{name}")
         return found
+
+
+def _texts(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in entry.items()}
 
 
 def _read(path: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from blueque import process, task_process
@@ -23,6 +24,7 @@ from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisR
 from blueque.limits import of
 from blueque.orders import Order, OrderCame, Orders
 from blueque.roster import Roster
+from blueque.selection import Select
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
 from blueque.task import Task
@@ -54,8 +56,9 @@ class Master(NamedTuple):
 
 
 class Slot:
-    """One listener of one queue, with its task.
+    """One listener, of one queue or several, with its task.
 
+    select: from which of several queues it takes, see selection.py.
     work: what a task process does, see `task_process`.
     master: None in a program of the user's own, whose other children are not ours.
     """
@@ -63,26 +66,27 @@ class Slot:
     def __init__(
         self,
         client: Client,
-        queue: str,
+        queues: Sequence[str],
         work: task_process.Work,
         spool: Spool,
         defaults: Defaults,
         *,
+        select: Select | None = None,
         master: Master | None = None,
         obeys_terminal: bool = False,
     ) -> None:
         # No patience: it would sleep where no signal reaches it, and say each time what we say once.
         self._client, self._work, self._spool, self._defaults = client.with_patience(0), work, spool, defaults
-        self._listener = self._client.get_listener(queue)
+        self._listeners = self._client.get_listener_group(queues, select)
         self._master = master
         self._orders = Orders(master.lifeline if master else None, obeys_terminal, self._bury)
         self._roster = Roster(spool.root)
         self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
-        self._upkeep = Upkeep(self._client, self._listener, defaults, spool, self._orders, self._trouble)
-        self._adoption = Adoption(self._listener, self._client.get_inspector(), spool, self._roster)
+        self._upkeep = Upkeep(self._client, self._listeners, defaults, spool, self._orders, self._trouble)
+        self._adoption = Adoption(self._listeners, self._client.get_inspector(), spool, self._roster)
         self._attending = Attending(
-            self._client, self._listener, defaults, self._orders, self._upkeep, self._children,
+            self._client, self._listeners, defaults, self._orders, self._upkeep, self._children,
             self._call_for_adopters, self._trouble,
         )
         self._spares = Spares(self._become_task_process)
@@ -103,9 +107,9 @@ class Slot:
         try:
             self._upkeep.register(fatal=_NOT_ALLOWED)
             self._work_until_told()
-            self._orders.insist(self._listener.leave, self._trouble, until=Order.DRAIN)
+            self._orders.insist(self._listeners.leave, self._trouble, until=Order.DRAIN)
         except OrderCame:
-            log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
+            log.warning("leaving node=%s without taking leave of Redis", self._listeners.node)
         finally:
             self._orders.close()
             self._spares.dismiss()
@@ -116,7 +120,7 @@ class Slot:
 
     def _join_roster(self, master: int) -> None:
         try:
-            self._roster.join(self._listener.queue, master)
+            self._roster.join(self._listeners.queues, master)
         except OSError as error:                       # a full disk: left behind, we would not be counted as a slot
             log.warning("cannot be put on the roster of %s: %s", self._spool.root, error.strerror)
 
@@ -153,10 +157,10 @@ class Slot:
         taken: Task | None = task
         seen = None
         if kind == "orphan":
-            seen = self._client.get_inspector().registration(self._listener.queue, task.node or "").get("beat_at")
-            taken = self._listener.adopt(task)
+            seen = self._client.get_inspector().registration(task.queue or "", task.node or "").get("beat_at")
+            taken = self._listeners.of(task.queue).adopt(task)
         elif kind == "lost" and process.is_alive(pid, task.fields):
-            taken = self._listener.restore(task, pid, time.time())
+            taken = self._listeners.of(task.queue).restore(task, pid, time.time())
         if taken is None:
             return None
         is_same = str(process.start_ticks(pid)) == taken.fields.get("pid_start")     # and not a later one with its pid
@@ -196,18 +200,18 @@ class Slot:
                 want = self._make_room()
             try:
                 if self._spool_trouble.tell(want, "taking nothing new"):
-                    self._listener.decline()
+                    self._listeners.decline()
                     self._rest(LOOK_FOR_ROOM)
                     may_take = True
                     continue
                 if may_take:
-                    task = self._listener.take()
+                    task = self._listeners.take()
                     self._trouble.tell(None)
                     if task is not None:
                         return task
-                may_take = self._listener.idle(self._upkeep.seconds_left(), self._is_answered)
-            except NotRegistered:
-                self._upkeep.register()
+                may_take = self._listeners.idle(self._upkeep.seconds_left(), self._is_answered)
+            except NotRegistered as error:
+                self._upkeep.register_again(error)
             except (RedisAway, RedisRefused, Contended) as error:
                 self._trouble.tell(str(error), "waiting")
                 self._rest(self._trouble.pause())
@@ -262,11 +266,12 @@ class Slot:
         self._bury()                                   # those that came after it had to wait for it
 
     def _watch(self, task: Task, attempt: Attempt, pid: int, is_child: bool) -> Watch:
-        return Watch(task, attempt, pid, of(task.fields, self._defaults.limits), is_child, self._listener.instance)
+        limits = of(task.fields, self._defaults.of(task.queue).limits)
+        return Watch(task, attempt, pid, limits, is_child, self._listeners.of(task.queue).instance)
 
     def _hand_back(self, task: Task) -> None:
         try:
-            self._orders.insist(lambda: self._listener.release(task), self._trouble)
+            self._orders.insist(lambda: self._listeners.of(task.queue).release(task), self._trouble)
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +11,7 @@ from blueque import process
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
-from blueque.listener import Listener
+from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, Orders
 from blueque.protocol.membership import Standing
 from blueque.spool import Spool
@@ -26,15 +25,14 @@ AFTER_TROUBLE = 1.0                                    # seconds until it is tri
 
 
 class Upkeep:
-    """The regular duties of one listener. None of them waits, but for an answer from Redis."""
+    """The regular duties of one listener, in all its queues. None of them waits, but for an answer from Redis."""
 
     def __init__(
-        self, client: Client, listener: Listener, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble
+        self, client: Client, listeners: ListenerGroup, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble
     ) -> None:
-        self._listener, self._defaults, self._spool = listener, defaults, spool
+        self._client, self._listeners, self._defaults, self._spool = client, listeners, defaults, spool
         self._orders, self._trouble = orders, trouble
-        self._queue = client.get_queue(listener.queue)
-        self._recovery = client.get_recovery(listener.queue)
+        self._recovery = client.get_recoveries(listeners.queues)
         self._next_beat = self._next_look = self._next_promotion = 0.0
         self._orphans: list[Task] = []
         self._is_leaving_known = False
@@ -42,12 +40,9 @@ class Upkeep:
         self.oom_kills = 0                             # of this machine, as counted at our last beat
 
     def register(self, fatal: Iterable[str] = ()) -> None:
-        """Register, however long it takes. Raises what is `fatal`, and OrderCame."""
-        defaults = self._defaults
-        register = functools.partial(self._listener.register, defaults.timing, self._spool.root, defaults.retry)
-        self._orders.insist(register, self._trouble, until=Order.DRAIN, fatal=fatal)
-        self._recovery.own_node = self._listener.node
-        self._next_beat = time.monotonic() + defaults.timing.beat
+        """Register where we are not registered, however long it takes. Raises what is `fatal`, and OrderCame."""
+        self._orders.insist(self._register, self._trouble, until=Order.DRAIN, fatal=fatal)
+        self._next_beat = time.monotonic() + self._defaults.timing.beat
         self.oom_kills = process.out_of_memory_kills()
 
     def seconds_left(self) -> float:
@@ -59,7 +54,7 @@ class Upkeep:
         standing = None
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
-        if time.monotonic() >= self._next_beat or self._listener.has_order:
+        if time.monotonic() >= self._next_beat or self._listeners.has_order:
             standing = self.beat(watched)
         if self._orders.now is Order.STOP:             # there is more urgent than to wait for Redis on behalf of others
             return standing
@@ -93,20 +88,26 @@ class Upkeep:
         while True:
             try:
                 return self._orders.insist(action, self._trouble, until=Order.DRAIN)
-            except NotRegistered:
-                self.register()
+            except NotRegistered as error:
+                self.register_again(error)
+
+    def register_again(self, error: NotRegistered) -> None:
+        """Register as `register` does, knowing where we are not registered any more."""
+        self._listeners.lost(error)
+        self.register()
 
     def beat(self, watched: str | None) -> Standing | None:
         """Beat, having registered again if need be. Return how the task that we watch stands, None if Redis has not told."""
         self.oom_kills = process.out_of_memory_kills()
-        self._listener.has_order = False
+        for listener in self._listeners:
+            listener.has_order = False
         try:
             try:
-                standing = self._listener.beat(watched)
-            except NotRegistered:
-                self._listener.register(self._defaults.timing, self._spool.root, self._defaults.retry)
-                self._recovery.own_node = self._listener.node
-                standing = self._listener.beat(watched)
+                standing = self._listeners.beat(watched)
+            except NotRegistered as error:
+                self._listeners.lost(error)
+                self._register()
+                standing = self._listeners.beat(watched)
             self._trouble.tell(None)
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             self._trouble.tell(str(error), "waiting")
@@ -119,20 +120,33 @@ class Upkeep:
             self._orders.now = max(self._orders.now, Order.DRAIN)
         return standing
 
+    def _register(self) -> None:
+        for listener in self._listeners:
+            if listener.instance is None:
+                listener.register(self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry)
+                self._recovery.own(listener.queue, listener.node)
+
     def _announce(self) -> None:
         """Say once that we take nothing new: who looks at us should not wait for us."""
         self._is_leaving_known = True
         try:
-            self._listener.announce_leaving()
+            self._listeners.announce_leaving()
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we leave: %s", error)
 
     def _promote(self) -> None:
-        """Put due tasks of our own queue in line, a hundred at most: there may be a million, and we have other duties."""
+        """Put due tasks of our own queues in line, a hundred at most of each: there may be a million, and we have other
+        duties."""
         self._next_promotion = time.monotonic() + self._defaults.timing.beat
         try:
-            if self._queue.enqueue_due_batch():
-                self._next_promotion = 0.0             # there may be more
+            for queue in self._due():
+                if self._client.get_queue(queue).enqueue_due_batch():
+                    self._next_promotion = 0.0         # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
             # Said by whoever is hindered by it; a scheduler may do it, and other queues are no worse for it.
-            log.debug("enqueue_due queue=%s: %s", self._queue.name, error)
+            log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
+
+    def _due(self) -> list[str]:
+        """Return the queues which may have due tasks; a single one need not be asked beforehand."""
+        queues = self._listeners.queues
+        return queues if len(queues) == 1 else self._client.get_inspector().due(queues, time.time())

@@ -489,7 +489,7 @@ def living(client):
     """Return the registrations that are alive."""
     inspector = client.get_inspector()
     nodes = sorted(inspector.listeners("work"))
-    known = dict(zip(nodes, inspector.registrations("work", nodes), strict=True))
+    known = dict(zip(nodes, inspector.registrations([("work", node) for node in nodes]), strict=True))
     return {node: each for node, each in known.items() if each.get("state") == "alive"}
 
 

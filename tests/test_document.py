@@ -35,6 +35,7 @@ from blueque.errors import (
     WrongQueue,
 )
 from blueque.places import Place
+from blueque.protocol.several import Pulse
 from blueque.protocol.transaction import prove
 from blueque.retry import Retry
 from blueque.settings import Timing
@@ -92,8 +93,9 @@ def fill(words: Sequence[str], values: Values) -> Command:
     filled: Command = []
     for word in words:
         if word.endswith("..."):
-            (name,) = re.findall(r"\[(\w+)\]", word)
-            filled += [substitute(word[:-3], {name: value}) for value in values[name]]
+            names = re.findall(r"\[(\w+)\]", word)
+            rows = zip(*[values[name] for name in names], strict=True)
+            filled += [substitute(word[:-3], dict(zip(names, row, strict=True))) for row in rows]
         else:
             filled.append(substitute(word, values))
     return filled
@@ -223,6 +225,11 @@ def registered(node: str = NODE, instance: str = I) -> Given:
     return lambda redis: protocol.register(redis, Q, node, instance, {"pid": 7}, 2.0)
 
 
+def in_two(redis: Redis) -> None:
+    registered()(redis)
+    protocol.register(redis, "audio", "host_1b", "instance-1b", {"pid": 7}, 2.0)
+
+
 def popped(node: str = NODE, instance: str = I) -> Given:
     return lambda redis: protocol.pop(redis, Q, node, instance)
 
@@ -274,6 +281,11 @@ NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
 DUE = {**TASK, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": []}
 BEAT = {**TASK, "BEAT": 5}
+BEATS = {
+    **TASK, "QUEUE": [Q, "audio"], "NODE": [NODE, "host_1b"], "BEAT": [5, 7], "STRUCK_OFF": [], "ITS_NODE": [],
+}
+WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
+WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
 START = {**TASK, "PID": 99, "IDENTITY": []}
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
@@ -328,7 +340,19 @@ def beat_watching(redis: Redis) -> None:
 
 
 def wait(seconds: float, is_idle: bool = True) -> Given:
-    return lambda redis: protocol.wait(redis, Q, NODE, seconds, lambda connection: connection.wait(10), is_idle)
+    return lambda redis: protocol.wait(
+        redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle
+    )
+
+
+def wait_in_two(is_idle: bool = True) -> Given:
+    both = [(Q, NODE), ("audio", NODE)]
+    return lambda redis: protocol.wait(redis, both, 0.01, lambda connection: connection.wait(10), is_idle)
+
+
+def beat_all(task: str | None = None) -> Given:
+    pulses = [Pulse(Q, NODE, I, 5), Pulse("audio", "host_1b", "instance-1b", 7)]
+    return lambda redis: protocol.beat_all(redis, pulses, 9.25, task)
 
 
 def pop(redis: Redis) -> None:
@@ -397,6 +421,10 @@ def claim(instance: str | None = "instance-0") -> Given:
 
 def observe(redis: Redis) -> None:
     protocol.observe(redis, Q)
+
+
+def observe_all(redis: Redis) -> None:
+    protocol.observe_all(redis, [Q, "audio"])
 
 
 def fence(redis: Redis) -> None:
@@ -532,10 +560,17 @@ SAMPLES = [
     Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
     Sample("beat", "watching a task", given(registered(), started("t1")), beat_watching, BEAT, [WATCHES]),
     Sample("beat", "watching a task that is gone", registered(), beat_watching, BEAT, [WATCHES]),
-    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q), wait(5.5), {**TASK, "SECONDS": 5.5}),
-    Sample("wait", "no marker", nothing, wait(0.01), {**TASK, "SECONDS": 0.01}),
+    Sample("beat_all", "as usual", in_two, beat_all(), BEATS),
+    Sample("beat_all", "struck off one", given(in_two, struck_off), beat_all(),
+           {**BEATS, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]}),
+    Sample("beat_all", "not registered", nothing, beat_all(), BEATS, until="MULTI"),
+    Sample("beat_all", "watching a task", given(in_two, started("t1")), beat_all("t1"), BEATS, [WATCHES]),
+    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q), wait(5.5), {**WAIT, "SECONDS": 5.5}),
+    Sample("wait", "no marker", nothing, wait(0.01), WAIT),
+    Sample("wait", "no marker in two queues", nothing, wait_in_two(), WAIT_IN_TWO),
     Sample("wait", "busy", given(registered(), lambda redis: protocol.wake(redis, Q), order), wait(5.5, is_idle=False),
-           {**TASK, "SECONDS": 5.5}, block=1),
+           {**WAIT, "SECONDS": 5.5}, block=1),
+    Sample("wait", "busy with one of two queues", nothing, wait_in_two(is_idle=False), WAIT_IN_TWO, block=1),
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
     Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
     Sample("pop", "none", registered(), pop, TASK),
@@ -636,6 +671,7 @@ SAMPLES = [
     Sample("deregister", "struck off", given(registered(), struck_off), deregister, TASK),
     Sample("deregister", "holding a task", given(registered(), reserved("t1")), deregister, TASK, until="MULTI"),
     Sample("observe", "as usual", registered(), observe, TASK),
+    Sample("observe_all", "as usual", in_two, observe_all, {"FIRST": Q, "QUEUE": [Q, "audio"]}),
     Sample("fence", "as usual", dead_listener, fence, FENCE, [MEMBER]),
     Sample("fence", "struck off", given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)), fence,
            {**FENCE, "STRUCK": ["struck", 1]}),
@@ -889,7 +925,7 @@ def test_each_key_is_written_by_the_functions_that_the_table_names():
             word, *rest = line.partition(" # ")[0].split(" ")
             if word in WRITES:
                 for key in re.findall(rf"{keys.PREFIX}\S+", " ".join(rest)):
-                    writers.setdefault(re.sub(r"\[\w+\]", "[]", key), set()).add(name)
+                    writers.setdefault(re.sub(r"\[\w+\]", "[]", key.removesuffix("...")), set()).add(name)
     rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|", chapter("Keys"), flags=re.M)
     named = {re.sub(r"\[\w+\]", "[]", key): set(re.findall(r"\w+", by)) & set(protocol.__all__) for key, by in rows}
     named[keys.task("[]")] = writers[keys.task("[]")]              # by everything that changes a task

@@ -21,7 +21,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "settings", "values", "verdicts", "version",
+        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "values", "verdicts",
+        "version",
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
@@ -31,7 +32,9 @@ LAYERS = {
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
         "recheck", "audit", "checkup", "line_up",
     ],
-    "objects": ["client", "queue", "listener", "listeners", "processor", "recovery", "doctor"],
+    "objects": [
+        "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery", "recoveries", "doctor",
+    ],
     "programs": [
         "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
         "scheduler", "demo", "demo_*",

@@ -34,7 +34,8 @@ def ended_pid():
 def enter(roster, pid, master, queue="video", **other):
     """Do what that process would do to join."""
     os.makedirs(roster._directory, exist_ok=True)
-    entry = {"queue": queue, **process.identity(pid), "master": master, "master_start": process.start_ticks(master), **other}
+    entry = {"queues": [queue], **process.identity(pid), "master": master, "master_start": process.start_ticks(master)}
+    entry |= other
     with open(f"{roster._directory}/{pid}", "w") as file:
         json.dump(entry, file)
 
@@ -44,24 +45,24 @@ def names(roster):
 
 
 def test_nobody_is_there_before_the_first_has_joined(roster):
-    assert (roster.alive(), roster.left_behind("video")) == (set(), set())
+    assert (roster.alive(), roster.left_behind(["video"])) == (set(), set())
 
 
 def test_who_has_joined_is_there_until_it_leaves(roster):
-    roster.join("video", os.getppid())
+    roster.join(["video"], os.getppid())
     assert roster.alive() == {os.getpid()} and names(roster) == [str(os.getpid())]
-    assert roster.left_behind("video") == set(), "its master lives"
-    roster.join("video", os.getppid())
+    assert roster.left_behind(["video"]) == set(), "its master lives"
+    roster.join(["video"], os.getppid())
     roster.leave()
     assert roster.alive() == set() and names(roster) == []
     roster.leave()
 
 
 def test_the_entry_tells_this_process_and_its_master_from_later_ones(roster):
-    roster.join("video", os.getppid())
+    roster.join(["video"], os.getppid())
     with open(f"{roster._directory}/{os.getpid()}") as file:
         assert json.load(file) == {
-            "queue": "video", **process.identity(os.getpid()),
+            "queues": ["video"], **process.identity(os.getpid()),
             "master": os.getppid(), "master_start": process.start_ticks(os.getppid()),
         }
 
@@ -70,14 +71,14 @@ def test_a_listener_whose_master_is_gone_is_left_behind_in_its_own_queue(roster,
     gone = ended_pid()
     enter(roster, os.getpid(), gone, master_start=5)
     enter(roster, sleeper, os.getpid(), queue="video")
-    assert roster.left_behind("video") == {os.getpid()}
-    assert roster.left_behind("audio") == set()
+    assert roster.left_behind(["video"]) == {os.getpid()}
+    assert roster.left_behind(["audio"]) == set()
     assert roster.alive() == {os.getpid(), sleeper}
 
 
 def test_a_master_whose_pid_is_another_processes_by_now_is_gone(roster, sleeper):
     enter(roster, sleeper, os.getpid(), master_start=process.start_ticks(os.getpid()) - 1)
-    assert roster.left_behind("video") == {sleeper}
+    assert roster.left_behind(["video"]) == {sleeper}
 
 
 def test_the_entries_of_those_that_are_gone_are_tidied_away(roster, sleeper):
@@ -90,13 +91,13 @@ def test_the_entries_of_those_that_are_gone_are_tidied_away(roster, sleeper):
 
 def test_a_listener_in_another_container_is_left_alone_and_not_taken_for_a_process_here(roster):
     enter(roster, os.getpid(), ended_pid(), ns="1")
-    assert (roster.alive(), roster.left_behind("video")) == (set(), set())
+    assert (roster.alive(), roster.left_behind(["video"])) == (set(), set())
     assert names(roster) == [str(os.getpid())]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}"])
 def test_an_entry_that_was_never_finished_is_none(roster, content):
-    roster.join("video", os.getppid())
+    roster.join(["video"], os.getppid())
     with open(f"{roster._directory}/{os.getpid()}.new", "w") as file:      # written by one that was killed then
         file.write(content)
     assert roster.alive() == {os.getpid()}
@@ -107,4 +108,4 @@ def test_an_entry_that_was_never_finished_is_none(roster, content):
 def test_an_entry_with_nonsense_in_it_stops_nobody(roster, other):
     enter(roster, os.getpid(), os.getppid(), **other)
     assert roster.alive() == {os.getpid()}
-    roster.left_behind("video")
+    roster.left_behind(["video"])

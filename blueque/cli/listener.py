@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +26,10 @@ from blueque.errors import InvalidInput
 from blueque.limits import fields
 from blueque.process import is_in_container
 from blueque.retry import Retry
+from blueque.selection import NAMES, require_weight
+
+if TYPE_CHECKING:
+    from blueque.client import Client
 
 
 class _WithProgram(click.Command):
@@ -44,9 +49,13 @@ class _WithProgram(click.Command):
 
 
 @click.command(cls=_WithProgram)
-@click.argument("queue")
+@click.argument("queues", metavar="QUEUE[=WEIGHT]...", nargs=-1, required=True)
 @click.option("--run", "handler", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
 @click.option("--exec", "program", metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
+@click.option(
+    "--select", type=click.Choice(NAMES),
+    help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
+)
 @click.option("--slots", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many tasks at a time.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, default="7d", show_default=True, help="How long the files of a past attempt stay.")
@@ -65,7 +74,8 @@ class _WithProgram(click.Command):
 def command(
     invocation: Invocation,
     /,
-    queue: str,
+    queues: tuple[str, ...],
+    select: str | None,
     handler: str | None,
     program: list[str] | None,
     slots: int,
@@ -78,11 +88,18 @@ def command(
     retry: Retry | None,
     **limits: float | None,
 ) -> None:
-    """Take tasks from QUEUE and run each in a process of its own.
+    """Take tasks from each QUEUE and run each task in a process of its own.
 
     \b
     blueque-listener video.encode --run mypackage.tasks:encode --slots 4
     blueque-listener video.encode --exec ./encode.sh --fast
+    blueque-listener urgent normal night --run mypackage.tasks:work
+    blueque-listener render.4k=100 ingest=5 --run mypackage.tasks:work
+
+    With several queues each slot takes one task at a time from all of them together: from the first queue that has work
+    (--select ordered), from each in turn (round-robin), or as a draw decides in which each has a chance in proportion to
+    its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name ends in =NUMBER, add a weight
+    of 1: a=5=1.
 
     The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
@@ -95,7 +112,7 @@ def command(
     if (handler is None) == (program is None):
         raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
     client = invocation.client()                       # refuses a bad address; does not connect
-    client.get_queue(queue)                            # refuses a bad name
+    names, weights, select = _chosen(client, queues, select)
     url, source = invocation.address()
     try:
         timing = settings.timing(beat, lease, lost_after)
@@ -105,10 +122,36 @@ def command(
     held_to = [own.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
     held_to += [own["grace"], own.get("lead", 0.0)]
     choices = [
-        queue, slots, url, source, spool or settings.spool(), client.max_bytes, keep, handler, program, held_to, timing,
-        retry.to_text() if retry is not None else None, on_term or ("drain" if is_in_container() else "leave"),
+        names, select, weights, slots, url, source, spool or settings.spool(), client.max_bytes, keep, handler, program,
+        held_to, timing, retry.to_text() if retry is not None else None,
+        on_term or ("drain" if is_in_container() else "leave"),
     ]
     _become_master(choices)
+
+
+def _chosen(client: Client, words: Sequence[str], select: str | None) -> tuple[list[str], dict[str, float], str]:
+    """Return the queues, their weights, and how to choose among them."""
+    names, weights = [], {}
+    for word in words:
+        queue, sign, number = word.rpartition("=")
+        try:
+            weight = require_weight(float(number)) if sign else 1.0
+        except InvalidInput as error:
+            raise click.UsageError(f"{word!r}: {error}") from error
+        except ValueError:                             # an = in its name
+            queue = sign = ""
+        name = queue if sign else word
+        if name in names:
+            raise click.UsageError(f"queue {name!r} is named twice")
+        client.get_queue(name)                         # refuses a bad name
+        names.append(name)
+        if sign:
+            weights[name] = weight
+    select = select or ("lottery" if weights else "ordered")
+    heavy = next((name for name, weight in weights.items() if weight != 1), None)
+    if select != "lottery" and heavy is not None:
+        raise click.UsageError(f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery")
+    return names, weights, select
 
 
 def _become_master(choices: list[object]) -> None:

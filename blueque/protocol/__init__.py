@@ -1,8 +1,8 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
-submit.py has what producers and schedulers do, membership.py the life of a listener, run.py the life of an attempt,
-waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
-what an audit finds to do; transaction.py is the executor they all go through.
+submit.py has what producers and schedulers do, membership.py the life of a listener, several.py that of one of several
+queues, run.py the life of an attempt, waiting.py is about tasks that wait, recover.py what is done for dead listeners,
+control.py what a person wants, repair.py what an audit finds to do; transaction.py is the executor they all go through.
 """
 
 from blueque.protocol.control import cancel, order, requeue
@@ -22,6 +22,7 @@ from blueque.protocol.run import (
     wait,
     wake,
 )
+from blueque.protocol.several import beat_all, observe_all
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 from blueque.protocol.waiting import (
     call,
@@ -39,6 +40,7 @@ from blueque.protocol.waiting import (
 __all__ = [
     "adopt",
     "beat",
+    "beat_all",
     "call",
     "cancel",
     "claim",
@@ -58,6 +60,7 @@ __all__ = [
     "mend",
     "move",
     "observe",
+    "observe_all",
     "order",
     "pause",
     "pop",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque import keys
@@ -373,18 +373,24 @@ def confirm_cancel(
 
 
 def wait(
-    redis: Redis, queue: str, node: str, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool = True
+    redis: Redis,
+    listeners: Sequence[tuple[str, str]],
+    seconds: float,
+    is_answered: Callable[[Connection], bool],
+    is_idle: bool = True,
 ) -> str | None:
     """Wait for a marker and take it; return its key, or None: none came, or the wait was given up.
 
-    is_idle: wait for the queue's wake-up marker too, not only for the one of this listener's orders.
+    listeners: the queue and the node of each registration of this listener.
+    is_idle: wait for the wake-up markers of these queues too, not only for those of its orders.
     is_answered: waits until the connection has an answer; False gives up, and closes the connection, for what the
     server sends now must not be read as the answer to something else. A marker may be lost with it: look for work then.
     """
-    markers = [keys.wake(queue)] if is_idle else []
+    markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
+    markers += [keys.orders(queue, node) for queue, node in listeners]
     connection = redis.connection()
     try:
-        connection.send([("BZPOPMIN", *markers, keys.orders(queue, node), max(seconds, 0.01))])  # 0 would be for ever
+        connection.send([("BZPOPMIN", *markers, max(seconds, 0.01))])   # 0 would be for ever
         if not is_answered(connection):
             connection.close()
             return None

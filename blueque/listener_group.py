@@ -1,0 +1,223 @@
+"""ListenerGroup: one listener of several queues, which takes one task at a time from all of them together.
+
+It is registered in each of its queues by a Listener. What it does in all of them, it does in one or two round trips, be
+they two queues or a hundred; with a single queue it does what that Listener does, and nothing more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from blueque import protocol, settings
+from blueque.connection import Connection, Patience, Redis
+from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
+from blueque.inspector import Inspector
+from blueque.listener import Listener
+from blueque.protocol.membership import Standing
+from blueque.selection import Ordered, Select
+from blueque.task import Task
+
+BEATS_AT_ONCE = 50                                     # queues in one transaction: a listener that comes to one disturbs it
+
+
+class ListenerGroup:
+    """The Listeners of several queues, of which `select` says from which to take; see selection.py."""
+
+    def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
+        if not queues:
+            raise InvalidInput("a listener needs at least one queue")
+        self.queues = list(dict.fromkeys(queues))
+        self._redis, self._select = redis, select or Ordered()
+        self._inspector = Inspector(redis)
+        self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
+        self._gone: set[str] = set()                   # queues of which we have taken leave
+
+    def __iter__(self) -> Iterator[Listener]:
+        return iter(self._listeners.values())
+
+    def of(self, queue: str | None) -> Listener:
+        """Return the Listener of one of the queues. Raises KeyError for any other."""
+        return self._listeners[queue or ""]
+
+    def has(self, queue: str | None) -> bool:
+        return queue in self._listeners
+
+    @property
+    def node(self) -> str:
+        """The id under which we are registered in the first queue, and in the others too, unless others use it there."""
+        return self._first.node
+
+    @property
+    def has_order(self) -> bool:
+        """Whether somebody has left an order for us in any of the queues: beat, to see which."""
+        return any(listener.has_order for listener in self)
+
+    def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
+        """Wait until a task of any of the queues is reserved and return it; as `Listener.listen`."""
+        patience = Patience(self._redis.patience)
+        while True:
+            try:
+                for listener in self:
+                    if not listener.is_registered:
+                        listener.register(None)
+                task = self.take()
+                if task is not None:
+                    break
+                self.idle(settings.BEAT, lambda connection: connection.wait(settings.BEAT + 5))
+                patience = Patience(self._redis.patience)
+            except NotRegistered as error:
+                self.lost(error)
+            except RedisAway as error:
+                self._redis.close()
+                patience.pause_or_raise(error)
+        if callback is not None:
+            callback(task)
+        return task
+
+    def lost(self, error: NotRegistered) -> None:
+        """Know that we are not registered in that queue any more."""
+        self.of(error.queue).instance = None
+
+    def beat(self, task_id: str | None = None) -> Standing:
+        """Show that we live, in all queues; see what is wanted of us in any, and how the task that we watch stands.
+
+        Raises NotRegistered, having beaten in the other queues. Source: docs/protocol.md, "beat", "beat_all".
+        """
+        if len(self.queues) == 1:
+            return self._first.beat(task_id)
+        try:
+            standing, lost = self._beat_all(task_id)
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            return self._beat_one_by_one(task_id)
+        for queue in lost:
+            self._listeners[queue].instance = None
+        if lost:
+            raise NotRegistered(self._listeners[lost[0]].node, lost[0])
+        return standing
+
+    def take(self) -> Task | None:
+        """Reserve the next task of the queue that the selector chooses, if there is one in any of them now.
+
+        Raises as `Listener.take`.
+        """
+        if len(self.queues) == 1:
+            return self._first.take()
+        ready, task = set(self.queues), self._settle()
+        if task is None:
+            ready = self._inspector.with_work(self.queues)
+            task = self._take_from(ready)
+        for listener in self:                          # the calls for which we take nothing
+            listener.decline(listener.queue in ready)
+        return task
+
+    def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
+        """Wait for work in any of the queues, or an order, and return whether there may be work.
+
+        Source: docs/protocol.md, "wait".
+        """
+        if len(self.queues) == 1:
+            return self._first.idle(seconds, is_answered)
+        self._wait(seconds, is_answered, is_idle=True)
+        return True                                    # `take` looks at all of them
+
+    def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
+        """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
+        self._wait(seconds, is_answered, is_idle=False)
+
+    def decline(self) -> None:
+        """Take nothing now, and let others have the wake-up calls that came to us."""
+        for listener in self:
+            listener.decline()
+
+    def held(self) -> list[Task]:
+        """Return the tasks in our own lists that are reserved or started under our node ids."""
+        found: list[Task] = []
+        lists = self._inspector.held([(listener.queue, listener.node) for listener in self])
+        for listener, held in zip(self, lists, strict=True):
+            tasks = [self._inspector.task(task_id) for task_id in held]
+            ours = (listener.queue, listener.node)
+            found += [task for task in tasks if task.status in ("reserved", "started") and (task.queue, task.node) == ours]
+        return found
+
+    def announce_leaving(self) -> None:
+        """Let everybody see that we take nothing new."""
+        for listener in self:
+            listener.announce_leaving()
+
+    def leave(self) -> bool:
+        """Take leave of all queues; False: we still hold a task."""
+        for listener in self:
+            if listener.queue not in self._gone and listener.leave():
+                self._gone.add(listener.queue)
+        return len(self._gone) == len(self.queues)
+
+    @property
+    def _first(self) -> Listener:
+        return self._listeners[self.queues[0]]
+
+    def _take_from(self, ready: set[str]) -> Task | None:
+        """Try the queues that have work, in the order of the selector; those that it does not name at last."""
+        if not ready:
+            return None
+        tried: set[str] = set()
+        for queue in self._select(self.queues, ready):
+            if queue not in self._listeners:
+                raise InvalidInput(f"the selector names a queue that is not listened to: {queue!r}")
+            tried.add(queue)
+            task = self._listeners[queue].take()
+            if task is not None:
+                return task
+        for queue in self.queues:
+            if queue in ready - tried and (task := self._listeners[queue].take()) is not None:
+                return task
+        return None
+
+    def _settle(self) -> Task | None:
+        """Look through our own lists, where that has to be done, and return a task that is found there."""
+        unsure = [listener for listener in self if listener.is_unsure]
+        if not unsure:
+            return None
+        self.beat()                                    # a pop that we gave up on does nothing any more when it arrives
+        lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
+        for listener, held in zip(unsure, lists, strict=True):
+            task = listener.settle(held)
+            if task is not None:
+                return task
+        return None
+
+    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> None:
+        listeners = [(listener.queue, listener.node) for listener in self]
+        marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
+        for listener in self:
+            listener.take_marker(marker)
+
+    def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
+        now = time.time()
+        order, lost = None, list[str]()
+        standing = Standing()
+        for first in range(0, len(self.queues), BEATS_AT_ONCE):
+            pulses = [self._listeners[queue].pulse() for queue in self.queues[first : first + BEATS_AT_ONCE]]
+            standing, missing = protocol.beat_all(self._redis, pulses, now, task_id)
+            order, lost = order or standing.order, lost + missing
+        return standing._replace(order=order), lost
+
+    def _beat_one_by_one(self, task_id: str | None) -> Standing:
+        """Beat in each queue by itself: a key of one is not what it should be, and the others must not die of it."""
+        refusal: Exception | None = None
+        standing = Standing()
+        for listener in self:
+            try:
+                its = listener.beat(task_id)
+            except NotRegistered as error:
+                self.lost(error)
+                refusal = error
+            except RedisRefused as error:
+                refusal = refusal or error
+            else:
+                standing = its._replace(order=standing.order or its.order)
+        if refusal is not None:
+            raise refusal
+        return standing

@@ -1,0 +1,68 @@
+"""What a listener of several queues does in all of them at once: beat_all, observe_all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Command, Look, Redis
+from blueque.protocol.membership import Standing
+from blueque.protocol.transaction import Answer, Change, transact
+
+
+class Pulse(NamedTuple):
+    """What `beat_all` writes for one of the queues; see `beat`."""
+
+    queue: str
+    node: str
+    instance: str
+    beat: int
+
+
+def beat_all(
+    redis: Redis, pulses: Sequence[Pulse], now: float, task: str | None = None
+) -> tuple[Standing, list[str]]:
+    """Show that the listener lives, in several queues with one beat, and see what is wanted of it.
+
+    task: as for `beat`.
+    Return how things stand, with the order that any of the registrations has, and the queues where it is not registered
+    any more: there it has not beaten.
+    """
+
+    def decide(*replies: Any) -> Answer | Change:
+        known = dict(zip(pulses, replies, strict=False))
+        is_member = dict(zip(pulses, replies[len(pulses) :], strict=False))
+        ours = [pulse for pulse in pulses if known[pulse][:2] == [pulse.instance, "alive"]]
+        struck = [pulse for pulse in ours if not is_member[pulse]]
+        commands: list[Command] = [
+            *[("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now) for queue, node, _, beat in ours],
+            *[("ZADD", keys.nodes(queue), now, node) for queue, node, _, _ in ours],
+            *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
+            *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
+        ]
+        order = next((known[pulse][2] for pulse in ours if known[pulse][2]), None)
+        outcome = Standing(order, *(replies[-1] if task is not None else ())), [p.queue for p in pulses if p not in ours]
+        return Change(commands, outcome) if commands else Answer(outcome)
+
+    registrations = [keys.listener(pulse.queue, pulse.node) for pulse in pulses]
+    reads: list[Command] = [("HMGET", registration, "instance", "state", "order") for registration in registrations]
+    reads += [("SISMEMBER", keys.listeners(pulse.queue), pulse.node) for pulse in pulses]
+    if task is not None:
+        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type")]
+    look = Look([*registrations, *[keys.listeners(pulse.queue) for pulse in pulses]], reads)
+    beaten: tuple[Standing, list[str]] = transact(redis, "beat_all", look, decide)
+    return beaten
+
+
+def observe_all(redis: Redis, queues: Sequence[str]) -> list[tuple[dict[str, float], set[str]]]:
+    """Look at the beats of all listeners of several queues, in one write; see `observe`."""
+    _, *replies = redis.read(
+        ("ZINCRBY", keys.QUEUES, 0, queues[0]),
+        *[("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES") for queue in queues],
+        *[("SMEMBERS", keys.listeners(queue)) for queue in queues],
+    )
+    return [
+        ({node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)}, set(members))
+        for beats, members in zip(replies[: len(queues)], replies[len(queues) :], strict=True)
+    ]
