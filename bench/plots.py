@@ -43,6 +43,8 @@ def bars(axes: Any, series: list[Any]) -> None:
     positive = [middle for middle in middles if middle > 0]
     if positive and max(positive) > 40 * min(positive):
         axes.set_xscale("log")
+    else:
+        axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if max(middles) >= 10 else f"{value:g}")
     for place, (middle, more) in enumerate(zip(middles, above, strict=True)):
         axes.annotate(f"{middle:,.0f}" if middle >= 100 else f"{middle:.2f}", (middle + more, place), xytext=(5, 0),
                       textcoords="offset points", va="center", fontsize=8)
