@@ -7,6 +7,7 @@ task_process.py (what runs a task), master.py and scheduler.py (the daemons), cl
 
 from blueque.client import Client
 from blueque.errors import (
+    BatchFailed,
     BluequeError,
     Contended,
     InvalidInput,
@@ -34,11 +35,13 @@ from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.retry import Retry
 from blueque.task import Task
+from blueque.task_id import TaskId
 from blueque.task_process import current_task
 from blueque.verdicts import Fail, RetryLater
 from blueque.version import __version__
 
 __all__ = [
+    "BatchFailed",
     "BluequeError",
     "Client",
     "Contended",
@@ -66,6 +69,7 @@ __all__ = [
     "RetryLater",
     "SpoolRefused",
     "Task",
+    "TaskId",
     "TooLarge",
     "WrongQueue",
     "__version__",

@@ -113,7 +113,7 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (keys.task(""), keys.key_kept(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
         if key == keys.QUEUES or key.startswith(others):
             continue

@@ -20,7 +20,8 @@ from blueque.pauses import pause
 
 log = logging.getLogger("blueque")
 
-Command = Sequence[str | int | float]
+# Its words; or bytes, which are a whole command in Redis' wire format already.
+Command = Sequence[str | int | float | bytes]
 
 # Redis answers with an error, but what it means is "not now": as good as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
@@ -105,6 +106,12 @@ class Redis:
         kept: Connection | None = getattr(self._local, "connection", None)
         return kept.ahead if kept is not None and self._local.pid == os.getpid() and not kept.is_closed else None
 
+    def another(self) -> Redis:
+        """Return the same once more, with connections of its own: for one who has to wait for an answer in between."""
+        other = Redis(self._connect, self.patience)
+        other.has_answer = self.has_answer
+        return other
+
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""
         kept: Connection | None = getattr(self._local, "connection", None)
@@ -143,10 +150,17 @@ class Patience:
         time.sleep(seconds)
 
 
-def exchange(connection: Connection, commands: Sequence[Command]) -> list[Any]:
-    """Send the commands in one write and return their replies, in order."""
+def exchange(
+    connection: Connection, commands: Sequence[Command], meanwhile: Callable[[], object] | None = None
+) -> list[Any]:
+    """Send the commands in one write and return their replies, in order.
+
+    meanwhile: is called while Redis works on them; it must not use this connection.
+    """
     try:
         connection.send(commands)
+        if meanwhile is not None:
+            meanwhile()
         return connection.receive(len(commands))
     except BaseException:                              # a Ctrl-C, too: its reply must not be taken for another's
         connection.close()
@@ -162,11 +176,15 @@ def raise_refusal(replies: Iterable[Any]) -> None:
 
 def pack(command: Command) -> bytes:
     """Return the command in Redis' wire format."""
+    if isinstance(command, bytes):
+        return command
     try:
         packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
     except UnicodeEncodeError:                         # a name that is not UTF-8, as read from Redis
         try:
-            parts = [str(part).encode("utf-8", "surrogateescape") for part in command]
+            parts = [
+                part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape") for part in command
+            ]
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error
         packed = hiredis.pack_command(tuple(parts))  # type: ignore[arg-type]

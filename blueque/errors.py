@@ -15,6 +15,7 @@
     |-- NodeTaken                       another listener uses this node id; choose another name
     |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
     |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
+    |-- BatchFailed                     one batch of many tasks failed; it says which, and what is certain
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
     |-- SpoolRefused                    the spool directory cannot be used; choose another
@@ -22,6 +23,8 @@
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class BluequeError(Exception):
@@ -135,6 +138,22 @@ class OutcomeUnknown(RedisAway):
     def __init__(self, message: str, task_id: str | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+class BatchFailed(BluequeError):
+    """One batch of many tasks could not be put into Redis. Why not is its `__cause__`: RedisAway, RedisRefused, Contended.
+
+    batch, position: the number of the batch, and the place of its first task in what was given; both from 0.
+    done: how many tasks before it are in Redis for certain. ids: those of the batch.
+    is_unknown: it may be in Redis, as a whole; `Client.get_task` of any of its ids tells, once Redis is back. If this is
+    False, nothing of it is there. With keys, the same call again settles it.
+    """
+
+    def __init__(self, batch: int, position: int, ids: Sequence[str], is_unknown: bool, why: BluequeError) -> None:
+        fate = "may or may not be there" if is_unknown else "is not there"
+        super().__init__(f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}")
+        self.batch, self.position, self.done = batch, position, position
+        self.ids, self.is_unknown = list(ids), is_unknown
 
 
 class RedisRefused(BluequeError):

@@ -11,22 +11,21 @@ from datetime import datetime
 from typing import Any, Literal
 
 from blueque import limits, process, protocol
+from blueque.bulk import ManyTasks
 from blueque.connection import Redis
-from blueque.errors import InvalidInput, InvalidType, NotFailed, NotFinished, WrongQueue
+from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.inspector import Inspector
 from blueque.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.retry import Retry
 from blueque.task import Task
-from blueque.values import encode, require_queue_name, require_text_keys, require_whole
-
-LAST_SECOND = 253402300799.0                           # of the year 9999
+from blueque.values import encode, require_queue_name, require_text_keys, require_time, require_whole
 
 Options = dict[str, str | int | float]
 
 log = logging.getLogger("blueque")
 
 
-class Queue:
+class Queue(ManyTasks):
     """A named line of tasks of one type."""
 
     def __init__(self, redis: Redis, name: str, max_bytes: int, retry: Retry | Literal[False] | None = None) -> None:
@@ -96,7 +95,7 @@ class Queue:
         )
         options = self._options(retry, its_limits, priority, resources, lock)
         now = time.time()
-        due = _to_seconds(eta)
+        due = require_time(eta)
         if due < now:
             return self._enqueue(parameters, options)
         text, encoding = self._encode(parameters)
@@ -289,15 +288,3 @@ def require_retry(retry: object) -> Retry | Literal[False] | None:
     if retry is None or retry is False or isinstance(retry, Retry):
         return retry
     raise InvalidType(f"retry is a blueque.Retry, or False for none, not {type(retry).__name__}")
-
-
-def _to_seconds(eta: float | datetime) -> float:
-    if isinstance(eta, datetime):
-        if eta.tzinfo is None:
-            raise InvalidInput(f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)")
-        return eta.timestamp()
-    if isinstance(eta, bool) or not isinstance(eta, int | float):
-        raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
-    if not -LAST_SECOND <= eta <= LAST_SECOND:         # NaN is neither
-        raise InvalidInput(f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?")
-    return float(eta)

@@ -51,7 +51,9 @@ class SocketConnection:
         replies: list[Any] = []
         while len(replies) < count:
             reply = self._next()
-            if reply is _INCOMPLETE:
+            if type(reply) is str:                     # most are: thousands of QUEUED
+                replies.append(reply)
+            elif reply is _INCOMPLETE:
                 self._feed()
             elif isinstance(reply, hiredis.PushNotification):
                 self._pushed.append(reply)

@@ -302,12 +302,19 @@ def without_pauses() -> Iterator[None]:
 
 def is_change(commands: Sequence[Command]) -> bool:
     """Tell whether a write may change something: everything that is sent to look does not."""
-    return any(str(command[0]) not in LOOKS for command in commands)
+    return any(words(command)[0] not in LOOKS for command in commands)
 
 
 def shown(commands: Sequence[Command]) -> str:
     """Return the commands in one line, without the prefix that all keys have."""
-    return " | ".join(" ".join(str(part).replace("blueque_", "") for part in command) for command in commands)
+    return " | ".join(" ".join(part.replace("blueque_", "") for part in words(command)) for command in commands)
+
+
+def words(command: Command) -> list[str]:
+    """Return the words of a command, also of one that is packed already."""
+    if isinstance(command, bytes):
+        return [part.decode() for part in command.split(b"\r\n")[2::2]]
+    return [part.decode() if isinstance(part, bytes) else str(part) for part in command]
 
 
 LOOKS = {

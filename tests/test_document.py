@@ -35,7 +35,11 @@ from blueque.errors import (
     WrongQueue,
 )
 from blueque.places import Place
+<<<<<<< HEAD
 from blueque.protocol.several import Pulse
+=======
+from blueque.protocol.bulk import Batch, NewTasks
+>>>>>>> 43581f7 (Enqueue many tasks in one transaction)
 from blueque.protocol.transaction import prove
 from blueque.retry import Retry
 from blueque.settings import Timing
@@ -279,6 +283,18 @@ TASK = {
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
 NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
+TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
+MANY = {
+    **NEW, "ALL": ["t1", "t2", "t3"], "TASK": ["t1", "t2", "t3"], "TEXTS": TEXTS, "FIRST": "t1", "PARAMETERS": TEXTS,
+    "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"],
+}
+MANY_JSON = {**MANY, "ENCODING": NEW_JSON["ENCODING"], "OPTIONS": NEW_JSON["OPTIONS"]}
+KEYED = {
+    **MANY, "TEXTS": ["p"] * 3, "PARAMETERS": "p", "NEW": ["t1", "t2", "t3"], "KEY": ["a", "ä\n%", "c"], "KEEP": 60,
+    "MARK": "m",
+}
+KEPT = {"keys": KEYED["KEY"], "keep": 60, "mark": "m"}
+LATER_MANY = {**KEYED, "PAST": [], "ETA": [20.5, 100.0, 30.0], "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"]}
 DUE = {**TASK, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": []}
 BEAT = {**TASK, "BEAT": 5}
 BEATS = {
@@ -321,6 +337,21 @@ def enqueue(values: Values) -> Given:
 def schedule(values: Values) -> Given:
     encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, None)
     return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options)
+
+
+def many(values: Values, **columns: Any) -> Batch:
+    """Return a batch of the sample's tasks, with its options."""
+    options = OPTIONS if values["OPTIONS"] else None
+    texts = [(text.encode(), bool(values["ENCODING"])) for text in values["TEXTS"]]
+    return Batch(Q, NewTasks([task.encode() for task in values["ALL"]], texts, **columns), 9.25, options)
+
+
+def enqueue_many(values: Values, **columns: Any) -> Given:
+    return lambda redis: protocol.enqueue_many(redis, many(values, **columns))
+
+
+def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
+    return lambda redis: protocol.schedule_many(redis, many(values, etas=etas))
 
 
 def enqueue_due(redis: Redis) -> None:
@@ -467,6 +498,7 @@ def forget(instance: str | None = "instance-0") -> Given:
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
 SCHEDULED, PENDING, RESERVED, CANCELLED = "it is scheduled", "it is pending", "it is reserved", "it is cancelled"
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
+PAST, WITH_KEEP = "there is a [PAST]", "the task has a `keep` above 0"
 MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
 OLD = "the task has no attempt: 1.0.0 made it"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
@@ -541,6 +573,21 @@ SAMPLES = [
     Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
     Sample("schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
     Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
+    Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY),
+    Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON),
+    Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI"),
+    Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED, block=1),
+    Sample("enqueue_many", "with a key that is known, and one that is kept",
+           given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")), enqueue_many(KEYED, **KEPT),
+           {**KEYED, "NEW": ["t2"], "KEY": KEYED["KEY"][1:2], "ENTRIES": [9.25, "t2"]}, block=1),
+    Sample("enqueue_many", "with keys, again", given(enqueue_many(KEYED, **KEPT)), enqueue_many(KEYED, **KEPT), KEYED,
+           block=1, until="MULTI"),
+    Sample("schedule_many", "as usual", nothing, schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY),
+    Sample("schedule_many", "one past", nothing, schedule_many(LATER_MANY, [20.5, 100.0, None]),
+           {**LATER_MANY, "TASK": ["t1", "t2"], "PAST": ["t3"], "ETA": [20.5, 100.0], "TIMES": [20.5, "t1", 100.0, "t2"]},
+           [PAST]),
+    Sample("schedule_many", "again", enqueued("t1"), schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY,
+           until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
            {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], "MOVED": ["t2", "t1"]}, [MOVED]),
@@ -663,6 +710,8 @@ SAMPLES = [
     Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
     Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),
+    Sample("delete", "with a key", given(enqueue_many(KEYED, **KEPT), cancel()), delete, {**TASK, "MARK": "m", "KEEP": 60},
+           [CANCELLED, WITH_KEEP]),
     Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
     Sample("delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished),
     Sample("delete", "of another queue", given(completed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), delete,
@@ -806,7 +855,8 @@ def look(name: str) -> str:
 # The tests
 
 WRITES = {
-    "BZPOPMIN", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SREM", "ZADD", "ZINCRBY", "ZREM"
+    "BZPOPMIN", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SREM", "ZADD", "ZINCRBY",
+    "ZREM",
 }
 
 

@@ -1,10 +1,12 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
-submit.py has what producers and schedulers do, membership.py the life of a listener, several.py that of one of several
-queues, run.py the life of an attempt, waiting.py is about tasks that wait, recover.py what is done for dead listeners,
-control.py what a person wants, repair.py what an audit finds to do; transaction.py is the executor they all go through.
+submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, membership.py the life of a
+listener, several.py that of one of several queues, run.py the life of an attempt, waiting.py is about tasks that wait,
+recover.py what is done for dead listeners, control.py what a person wants, repair.py what an audit finds to do;
+transaction.py is the executor they all go through.
 """
 
+from blueque.protocol.bulk import enqueue_many, schedule_many
 from blueque.protocol.control import cancel, order, requeue
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
@@ -52,6 +54,7 @@ __all__ = [
     "drop_line",
     "enqueue",
     "enqueue_due",
+    "enqueue_many",
     "fail",
     "fence",
     "forget",
@@ -79,6 +82,7 @@ __all__ = [
     "resume",
     "retry",
     "schedule",
+    "schedule_many",
     "set_max_concurrency",
     "set_priority",
     "start",

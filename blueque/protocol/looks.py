@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blueque import keys
 from blueque.connection import Look
 
@@ -13,6 +15,20 @@ OWNERSHIP = (
 def absence(task: str) -> Look:
     """For enqueue and schedule: is the id new?"""
     return Look((keys.task(task),), (("EXISTS", keys.task(task)),), task)
+
+
+def absence_of_keys(tasks: Sequence[str]) -> Look:
+    """For tasks with keys: is each new, if not, whose call made it, and does the key of a deleted one still count?"""
+    hashes = [keys.task(task) for task in tasks]
+    return Look(
+        hashes,
+        [
+            *[("EXISTS", key) for key in hashes],
+            *[("HGET", key, "enqueued_by") for key in hashes],
+            ("MGET", *[keys.key_kept(task) for task in tasks]),
+        ],
+        tasks[0],
+    )
 
 
 def turn(queue: str, node: str) -> Look:

@@ -11,6 +11,7 @@ from blueque.lines import line_of
 from blueque.protocol.attempt import make_known, stand
 from blueque.protocol.looks import absence
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.values import CENTURY
 
 Options = Mapping[str, str | int | float] | None       # further fields of a new task
 
@@ -38,7 +39,7 @@ def enqueue(
             return Answer(False)
         return Change(
             [
-                ("HSET", keys.task(task), "status", "pending", *_fields(queue, parameters, encoding, now, options)),
+                ("HSET", keys.task(task), "status", "pending", *new_fields(queue, parameters, encoding, now, options)),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
                 *stand(queue, line, task),
                 ("ZADD", keys.tasks(queue), now, task),
@@ -61,7 +62,7 @@ def schedule(
     options: Options = None,
 ) -> bool:
     """Create a task that joins the line at `eta`. True: it is there now; False: the id was there before."""
-    fields = _fields(queue, parameters, encoding, now, options)
+    fields = new_fields(queue, parameters, encoding, now, options)
 
     def decide(exists: int) -> Answer | Change:
         if exists:
@@ -118,7 +119,7 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
     """Remove a finished task for good. False: it was gone already."""
 
     def decide(exists: int, snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue = snapshot
+        status, its_queue, keep, mark = snapshot
         if not exists:
             return Answer(False)
         if its_queue not in (None, queue):
@@ -126,21 +127,22 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
         ended = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
         if status not in ended:
             raise NotFinished(task, status)
-        return Change(
-            [
-                ("DEL", keys.task(task)),
-                # From the tail, where the oldest are: what is deleted is mostly old.
-                ("LREM", ended[status](queue), -1, task),
-                ("ZREM", keys.tasks(queue), task),
-            ],
-            True,
-        )
+        commands: list[Command] = [
+            ("DEL", keys.task(task)),
+            # From the tail, where the oldest are: what is deleted is mostly old.
+            ("LREM", ended[status](queue), -1, task),
+            ("ZREM", keys.tasks(queue), task),
+        ]
+        if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
+            commands += [("SET", keys.key_kept(task), mark or "", "EX", keep)]
+        return Change(commands, True)
 
-    look = Look([keys.task(task)], [("EXISTS", keys.task(task)), ("HMGET", keys.task(task), "status", "queue")], task)
+    key = keys.task(task)
+    look = Look([key], [("EXISTS", key), ("HMGET", key, "status", "queue", "keep", "enqueued_by")], task)
     return bool(transact(redis, "delete", look, decide))
 
 
-def _fields(queue: str, parameters: str, encoding: str | None, now: float, options: Options) -> list[str | float]:
+def new_fields(queue: str, parameters: str, encoding: str | None, now: float, options: Options) -> list[str | float]:
     fields: list[str | float] = ["queue", queue, "parameters", parameters, "created", now, "updated", now]
     if encoding is not None:
         fields += ["parameters_encoding", encoding]

@@ -40,12 +40,16 @@ def transact(
     decide: Callable[..., Answer | Change],
     *,
     ahead: Look | None = None,
+    again: Callable[[], Look] | None = None,
+    meanwhile: Callable[[], object] | None = None,
     repeatable: bool = True,
 ) -> Any:
     """Run one guarded transaction and return its outcome.
 
     decide: takes one argument for each of the reads; raises to refuse.
     ahead: the look of the transaction that most likely follows on this connection; it travels with our EXEC.
+    again: gives the look to take once an answer was lost, where it takes more to recognise one's own success.
+    meanwhile: is called while Redis executes, each time that it does; it must neither raise nor use this connection.
     repeatable: False when `decide` cannot recognise its own success: a lost answer then raises OutcomeUnknown at once.
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known, RedisRefused, Contended.
     """
@@ -56,11 +60,11 @@ def transact(
         is_sent = False
         try:
             connection = redis.connection()
-            verdict = _decide(connection, look, decide)
+            verdict = _decide(connection, again() if is_unknown and again is not None else look, decide)
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, ahead)
+            replies = _execute(connection, verdict.commands, ahead, meanwhile)
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent
@@ -109,13 +113,15 @@ def _decide(connection: Connection, look: Look, decide: Callable[..., Answer | C
     return verdict
 
 
-def _execute(connection: Connection, commands: Sequence[Command], ahead: Look | None) -> list[Any] | None:
+def _execute(
+    connection: Connection, commands: Sequence[Command], ahead: Look | None, meanwhile: Callable[[], object] | None
+) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [("MULTI",), *commands, ("EXEC",)]
     end = len(block)
     if ahead is not None:
         block += [("WATCH", *ahead.watch), *ahead.reads]
-    replies = exchange(connection, block)
+    replies = exchange(connection, block, meanwhile)
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
     if ahead is not None:

@@ -1,0 +1,252 @@
+"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works on, one in the making."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection import Redis
+from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.lines import require_priority
+from blueque.protocol import enqueue_many, schedule_many
+from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.task_id import TaskId, id_of_key, random_ids, require_key
+from blueque.values import encode, quick_encoder, require_text_keys, require_time
+
+FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
+SLOW = 0.05                                            # seconds to make a batch; whoever takes longer needs no head start
+
+_END = object()
+
+log = logging.getLogger("blueque")
+
+Column = Iterable[Any] | Callable[[Any], Any] | str
+
+
+class Plan(NamedTuple):
+    """What is to become of the parameters.
+
+    options: the fields that all the tasks have. size: how many make a batch.
+    keys, priorities, etas: what each task has of its own: an iterable of the same length, a function of the parameters,
+    or the name of a field of parameters that are dicts.
+    keep: for how many seconds a key counts when its task was deleted. mark: of this call, random.
+    """
+
+    queue: str
+    max_bytes: int
+    options: Mapping[str, str | int | float]
+    size: int
+    keys: Column | None = None
+    priorities: Column | None = None
+    etas: Column | None = None
+    keep: int = 0
+    mark: str = ""
+
+
+class Made(NamedTuple):
+    """A batch that is in Redis: for each of the parameters the id, and whether this call has made the task."""
+
+    ids: Sequence[bytes]
+    are_new: Sequence[bool]
+
+    def task_ids(self) -> list[TaskId]:
+        return [TaskId(task.decode(), is_new) for task, is_new in zip(self.ids, self.are_new, strict=True)]
+
+
+class _Part(NamedTuple):
+    """A batch that is ready to be sent.
+
+    number, position: of the batch, and of its first task. tasks: the id for each of the parameters.
+    seconds: how long it took to make.
+    """
+
+    number: int
+    position: int
+    batch: Batch
+    tasks: Sequence[bytes]
+    is_last: bool
+    seconds: float
+
+
+class Batches:
+    """One pass over an iterable: each step puts a batch into Redis and yields what it has made.
+
+    A FLUSH among the parameters ends a batch early.
+    """
+
+    def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
+        self._redis, self._plan = redis, plan
+        self._rows = iter(iterable)
+        self._encode = quick_encoder("the parameters", plan.max_bytes)
+        self._keys = _Column("keys", plan.keys, require_key)
+        self._priorities = _Column("priorities", plan.priorities, require_priority)
+        self._etas = _Column("etas", plan.etas, require_time)
+        self._size = min(plan.size, MAX_KEYED) if plan.keys is not None else plan.size
+        self._put = enqueue_many if plan.etas is None else schedule_many
+        self._ids: list[bytes] = []                    # for the next batch
+        self._number = self._position = 0
+        self._is_over = False
+        self._ready: tuple[_Part | None, BaseException | None] | None = None
+
+    def __iter__(self) -> Iterator[Made]:
+        own: Redis | None = None
+        try:
+            part = self._next()
+            while part is not None:
+                if own is None and not part.is_last:
+                    # What is iterated over may well use this thread's connection, while we wait for an answer.
+                    own = self._redis.another()
+                yield self._send(own or self._redis, part)
+                part = self._next()
+        finally:
+            if own is not None:
+                own.close()
+
+    def _send(self, redis: Redis, part: _Part) -> Made:
+        spare = meanwhile = None
+        if not part.is_last:
+            if self._plan.keys is None:
+                self._ids = random_ids(self._size)
+                spare = self._ids[0].decode()
+            if part.seconds < SLOW:                    # else the answer would have to wait for long
+                meanwhile = self._make_ready
+        try:
+            are_new = self._put(redis, part.batch, spare, meanwhile)
+        except (RedisAway, RedisRefused, Contended) as error:
+            # A key of the wrong type is noticed when the other commands of the MULTI have been done, or will be.
+            is_unknown = isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
+            ids = [task.decode() for task in part.tasks]
+            raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
+        made = Made(part.tasks, are_new if self._plan.keys is None else _spread(part, are_new))
+        log.info("%s queue=%s tasks=%d new=%d", self._put.__name__, self._plan.queue, len(made.ids), sum(made.are_new))
+        return made
+
+    def _make_ready(self) -> None:
+        """Make the next batch while Redis works on this one. Whatever goes wrong is told when it is this one's turn."""
+        if self._ready is None:
+            try:
+                self._ready = self._make(), None
+            except BaseException as error:             # a Ctrl-C, too: the batch in Redis is to be counted first
+                self._ready = None, error
+
+    def _next(self) -> _Part | None:
+        (part, error), self._ready = self._ready or (self._make(), None), None
+        if error is not None:
+            raise error
+        while part is None and not self._is_over:      # only a FLUSH
+            part = self._make()
+        return part
+
+    def _make(self) -> _Part | None:
+        """Return the next batch; None at the end, and where there was only a FLUSH."""
+        began = time.monotonic()
+        rows, is_last = self._pull()
+        first = self._position
+        its_keys, priorities, etas = [
+            column.take(rows, first, is_last) for column in (self._keys, self._priorities, self._etas)
+        ]
+        self._is_over = is_last
+        if not rows:
+            return None
+        parameters = [self._encoded(row, first + number) for number, row in enumerate(rows)]
+        self._position += len(rows)
+        self._number += 1
+        now = time.time()
+        if etas is not None:
+            etas = [eta if eta >= now else None for eta in etas]
+        tasks = self._take_ids(its_keys, len(rows))
+        new = NewTasks(tasks, parameters, priorities, etas, its_keys, self._plan.keep, self._plan.mark)
+        batch = Batch(self._plan.queue, new if its_keys is None else _once(new), now, self._plan.options)
+        return _Part(self._number - 1, first, batch, tasks, is_last, time.monotonic() - began)
+
+    def _pull(self) -> tuple[list[Any], bool]:
+        rows: list[Any] = []
+        for row in self._rows:
+            if row is FLUSH:
+                return rows, False
+            rows.append(row)
+            if len(rows) == self._size:
+                return rows, False
+        return rows, True
+
+    def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
+        if its_keys is not None:
+            return [id_of_key(self._plan.queue, key).encode() for key in its_keys]
+        ids, self._ids = self._ids or random_ids(count), []
+        return ids[:count]
+
+    def _encoded(self, row: Any, position: int) -> tuple[bytes, bool]:
+        try:
+            return self._encode(row)
+        except InvalidInput:
+            what = f"the parameters at position {position}"
+            encode(row, what, self._plan.max_bytes)
+            require_text_keys(row, what)
+            raise
+
+
+class _Column:
+    """What each task has of its own."""
+
+    def __init__(self, name: str, source: Column | None, require: Callable[[Any], Any]) -> None:
+        self._name, self._require = name, require
+        self._field = source if isinstance(source, str) else None
+        self._function = source if callable(source) else None
+        self._values = iter(source) if isinstance(source, Iterable) and self._field is None else None
+        if source is not None and (self._field, self._function, self._values) == (None, None, None):
+            raise InvalidType(f"{name} are an iterable, a function or the name of a field, not {type(source).__name__}")
+
+    def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
+        """Return the values for the next parameters, of which the first has that position; None: there is no such column."""
+        if self._values is None and self._field is None and self._function is None:
+            return None
+        found = [self._checked(row, first + number) for number, row in enumerate(rows)]
+        if is_last and self._values is not None and next(self._values, _END) is not _END:
+            raise InvalidInput(f"there are more {self._name} than the {first + len(rows)} parameters")
+        return found
+
+    def _checked(self, row: Any, position: int) -> Any:
+        if self._values is not None:
+            value = next(self._values, _END)
+            if value is _END:
+                raise InvalidInput(f"there are more parameters than {self._name}: none at position {position}")
+        elif self._function is not None:
+            value = self._function(row)
+        elif isinstance(row, Mapping) and self._field in row:
+            value = row[self._field]
+        else:
+            raise InvalidInput(f"{self._name}: the parameters at position {position} have no field {self._field!r}")
+        try:
+            return self._require(value)
+        except InvalidInput as error:
+            raise type(error)(f"{self._name}: at position {position}: {error}") from error
+
+
+def _once(new: NewTasks) -> NewTasks:
+    """Return the tasks with each id once: the first of each."""
+    first: dict[bytes, int] = {}
+    for number, task in enumerate(new.ids):
+        first.setdefault(task, number)
+    chosen = list(first.values())
+    if len(chosen) == len(new.ids):
+        return new
+
+    def those(column: Sequence[Any] | None) -> Any:
+        return None if column is None else [column[number] for number in chosen]
+
+    return new._replace(
+        ids=those(new.ids), parameters=those(new.parameters), priorities=those(new.priorities), etas=those(new.etas),
+        keys=those(new.keys),
+    )
+
+
+def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:
+    """Return whether each of the parameters has made its task; a key that comes again in its batch has not."""
+    new = {task for task, is_new in zip(part.batch.tasks.ids, are_new, strict=True) if is_new}
+    spread = []
+    for task in part.tasks:
+        spread.append(task in new)
+        new.discard(task)
+    return spread

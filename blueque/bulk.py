@@ -1,0 +1,130 @@
+"""What a queue does with many tasks at once: enqueue_many, enqueue_iter, schedule_many."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from blueque import limits
+from blueque.batches import Batches, Column, Plan
+from blueque.connection import Redis
+from blueque.errors import InvalidInput
+from blueque.retry import Retry
+from blueque.settings import parse_duration
+from blueque.task_id import TaskId
+from blueque.values import CENTURY, require_number, require_time, require_whole
+
+MAX_BATCH = 10_000
+
+Options = dict[str, str | int | float]
+
+
+class Count(int):
+    """How many tasks are in Redis by a call: a number, which knows how many of them are `new`."""
+
+    new: int
+
+    def __new__(cls, tasks: int, new: int) -> Count:
+        made = super().__new__(cls, tasks)
+        made.new = new
+        return made
+
+
+class ManyTasks:
+    """The part of a Queue that makes tasks by the thousand."""
+
+    name: str
+    _redis: Redis
+    _max_bytes: int
+
+    def _options(
+        self,
+        retry: Retry | Literal[False] | None,
+        its_limits: Mapping[str, int | float],
+        priority: int,
+        resources: Mapping[str, int | str] | None,
+        lock: str | tuple[str, int] | None,
+    ) -> Options:
+        raise NotImplementedError
+
+    def enqueue_many(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Any) -> int:
+        """Put a task in line for each of the parameters, in their order, and return how many; all are in Redis then.
+
+        iterable: is read as it goes, never held whole; each of its parameters is as for `enqueue`.
+        batch: how many go to Redis at a time; with keys, 200 at most. Each batch comes into Redis whole or not at all.
+        keys, priorities: for each task its own, as an iterable of the same length, a function of the parameters, or the
+        name of a field of parameters that are dicts. With keys, `.new` of the count says how many were not there before.
+        The other options are those of `enqueue`, for all tasks.
+        Raises InvalidInput, which names the position of what is wrong, and BatchFailed; the batches before are in Redis,
+        and so they are when the iterable raises.
+        Source: docs/protocol.md, "enqueue_many".
+        """
+        return _count(self._batches(iterable, batch, None, **options))
+
+    def enqueue_iter(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Any) -> Iterator[list[TaskId]]:
+        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
+        return (made.task_ids() for made in self._batches(iterable, batch, None, **options))
+
+    def schedule_many(
+        self,
+        iterable: Iterable[Any],
+        eta: float | datetime | None = None,
+        *,
+        etas: Column | None = None,
+        batch: int = 1000,
+        **options: Any,
+    ) -> int:
+        """Make a task for each of the parameters that joins the line at its time, and return how many.
+
+        eta: for all; or etas: for each its own, in one of the ways for keys. A time already past enqueues at once.
+        The rest is as for `enqueue_many`. Source: docs/protocol.md, "schedule_many".
+        """
+        if (eta is None) == (etas is None):
+            raise InvalidInput("schedule_many takes an eta for all tasks, or etas, one for each")
+        if eta is not None:
+            due = require_time(eta)
+
+
+            def etas(parameters: Any) -> float:
+                return due
+
+        return _count(self._batches(iterable, batch, etas, **options))
+
+    def _batches(
+        self,
+        iterable: Iterable[Any],
+        batch: int,
+        etas: Column | None,
+        *,
+        keys: Column | None = None,
+        keep: float | str = "1d",
+        priorities: Column | None = None,
+        priority: int = 0,
+        resources: Mapping[str, int | str] | None = None,
+        lock: str | tuple[str, int] | None = None,
+        retry: Retry | Literal[False] | None = None,
+        **its_limits: Any,
+    ) -> Batches:
+        options = self._options(retry, limits.fields(**its_limits), priority, resources, lock)
+        plan = Plan(
+            self.name, self._max_bytes, options, require_whole(batch, "batch", 1, MAX_BATCH), keys, priorities, etas,
+            require_keep(keep), os.urandom(8).hex(),
+        )
+        return Batches(self._redis, plan, iterable)
+
+
+def require_keep(keep: object) -> int:
+    """Return whole seconds: for how long a key counts when its task was deleted."""
+    seconds = parse_duration(keep) if isinstance(keep, str) else keep
+    return math.ceil(require_number(seconds, "keep", 0, CENTURY))
+
+
+def _count(batches: Batches) -> Count:
+    tasks = new = 0
+    for made in batches:
+        tasks += len(made.ids)
+        new += sum(made.are_new)
+    return Count(tasks, new)

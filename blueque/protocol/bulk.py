@@ -1,0 +1,198 @@
+"""Many tasks in one transaction: enqueue_many, schedule_many.
+
+What is slow is done before the look, while Redis works on the batch before: `pack_batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Command, Look, Redis, pack
+from blueque.lines import line_of
+from blueque.protocol.attempt import make_known
+from blueque.protocol.looks import absence, absence_of_keys
+from blueque.protocol.submit import Options, new_fields
+from blueque.protocol.transaction import Answer, Change, transact
+
+MAX_KEYED = 200                                        # WATCH gets slow with the square of the number of keys
+
+_HOLE = "".join(("what", " differs"))                  # known by its identity: no other text is this object
+
+
+class NewTasks(NamedTuple):
+    """Tasks to be made, in order: a column for each thing in which they differ.
+
+    ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
+    priorities: those of the options if left out. etas: when each is due; None: it is put in line.
+    keys: if they have some, with what has to be known besides: how many seconds each counts when its task is deleted, and
+    a random mark of this call.
+    """
+
+    ids: Sequence[bytes]
+    parameters: Sequence[tuple[bytes, bool]]
+    priorities: Sequence[int] | None = None
+    etas: Sequence[float | None] | None = None
+    keys: Sequence[str] | None = None
+    keep: int = 0
+    mark: str = ""
+
+
+class Batch:
+    """New tasks, packed for one transaction."""
+
+    def __init__(self, queue: str, tasks: NewTasks, now: float, options: Options) -> None:
+        self.queue, self.tasks = queue, tasks
+        self._now = str(now).encode()
+        self._needs = str((options or {}).get("needs", ""))
+        self._priority = int((options or {}).get("priority", 0))
+        self._hashes = _hashes(queue, tasks, now, options)
+        self.commands = self.commands_for(range(len(tasks.ids)))
+
+    def commands_for(self, chosen: Sequence[int]) -> list[Command]:
+        """Return the commands that make some of the tasks: those with these numbers."""
+        ids = [self.tasks.ids[number] for number in chosen]
+        etas = [None] * len(ids) if self.tasks.etas is None else [self.tasks.etas[number] for number in chosen]
+        later = [(eta, task) for eta, task in zip(etas, ids, strict=True) if eta is not None]
+        lines = self._lines(chosen, ids, etas)
+        commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, self.queue)]
+        for line, tasks in lines.items():
+            commands += [("LPUSH", keys.line(self.queue, line), *tasks), *make_known(self.queue, line)]
+        if later:
+            commands += [("ZADD", keys.scheduled(self.queue), *[part for pair in later for part in pair])]
+        commands += [("ZADD", keys.tasks(self.queue), *chain.from_iterable((self._now, task) for task in ids))]
+        if lines:
+            commands += [("ZADD", keys.wake(self.queue), 0, 0)]
+        return [*[self._hashes[number] for number in chosen], *map(pack, commands)]
+
+    def _lines(
+        self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None]
+    ) -> dict[str, Sequence[bytes]]:
+        """Return the tasks that are put in line, by their line."""
+        priorities = self.tasks.priorities
+        if priorities is None and self.tasks.etas is None:
+            return {line_of(str(self._priority), self._needs): ids}
+        lines: dict[str, list[bytes]] = {}
+        for number, task, eta in zip(chosen, ids, etas, strict=True):
+            if eta is None:
+                priority = self._priority if priorities is None else priorities[number]
+                lines.setdefault(line_of(str(priority), self._needs), []).append(task)
+        return {**lines}
+
+
+def enqueue_many(
+    redis: Redis, batch: Batch, spare: str | None = None, meanwhile: Callable[[], object] | None = None
+) -> list[bool]:
+    """Put new tasks in line, all of them or none; with keys, those whose key is new. Tell which are made by this call.
+
+    spare: the first id of the next batch on this connection, without keys; its look travels with our EXEC.
+    meanwhile: is called while Redis works; see transact.
+    """
+    return _make(redis, "enqueue_many", batch, spare, meanwhile)
+
+
+def schedule_many(
+    redis: Redis, batch: Batch, spare: str | None = None, meanwhile: Callable[[], object] | None = None
+) -> list[bool]:
+    """The same for tasks with an eta; those without one are put in line."""
+    return _make(redis, "schedule_many", batch, spare, meanwhile)
+
+
+def _make(
+    redis: Redis, name: str, batch: Batch, spare: str | None, meanwhile: Callable[[], object] | None
+) -> list[bool]:
+    ids = [task.decode() for task in batch.tasks.ids] if batch.tasks.keys is not None else []
+    count = len(batch.tasks.ids)
+
+    def decide(exists: int) -> Answer | Change:
+        # All or nothing: if one is there, all are, or were.
+        return Answer(None) if exists else Change(batch.commands)
+
+    def decide_each(*replies: Any) -> Answer | Change:
+        exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
+        new = [number for number in range(count) if not exists[number] and kept[number] is None]
+        is_ours = [batch.tasks.mark in (marks[number], kept[number]) for number in range(count)]
+        if not new:
+            return Answer(is_ours)
+        for number in new:
+            is_ours[number] = True
+        return Change(batch.commands if len(new) == count else batch.commands_for(new), is_ours)
+
+    if batch.tasks.keys is not None:
+        look = absence_of_keys(ids)
+        made: list[bool] = transact(redis, name, look, decide_each, meanwhile=meanwhile)
+        return made
+    first = absence(batch.tasks.ids[0].decode())
+
+    def again() -> Look:
+        # The first may have been run and deleted meanwhile.
+        return first._replace(reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),))
+
+    ahead = absence(spare) if spare else None
+    transact(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    return [True] * count
+
+
+def _hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:
+    """Return the HSET of each task in Redis' wire format."""
+    templates: dict[tuple[bool, bool, int | None], bytes] = {}
+    width = len(tasks.ids[0])
+    hashes: list[bytes] = []
+
+    def template(is_json: bool, is_later: bool, priority: int | None) -> bytes:
+        made = _template(queue, tasks, now, options, width, is_json, is_later, priority)
+        templates[is_json, is_later, priority] = made
+        return made
+
+    if tasks.priorities is None and tasks.etas is None and tasks.keys is None:
+        as_text, as_json = template(False, False, None), template(True, False, None)
+        return [
+            (as_json if is_json else as_text) % (task, len(text), text)
+            for task, (text, is_json) in zip(tasks.ids, tasks.parameters, strict=True)
+        ]
+    for number, (task, (text, is_json)) in enumerate(zip(tasks.ids, tasks.parameters, strict=True)):
+        values: list[bytes | int] = [task, len(text), text]
+        if tasks.keys is not None:
+            key = tasks.keys[number].encode()
+            values += [len(key), key]
+        eta = tasks.etas[number] if tasks.etas is not None else None
+        if eta is not None:
+            at = str(eta).encode()
+            values += [len(at), at]
+        kind = is_json, eta is not None, tasks.priorities[number] if tasks.priorities is not None else None
+        hashes.append((templates.get(kind) or template(*kind)) % tuple(values))
+    return hashes
+
+
+def _template(
+    queue: str,
+    tasks: NewTasks,
+    now: float,
+    options: Options,
+    width: int,
+    is_json: bool,
+    is_later: bool,
+    priority: int | None,
+) -> bytes:
+    """Return the HSET with places for the id, and for length and text of the parameters, the key and the eta."""
+    its_options = dict(options or {})
+    if priority is not None:
+        its_options.pop("priority", None)
+        if priority:
+            its_options["priority"] = priority
+    fields = new_fields(queue, _HOLE, "json" if is_json else None, now, its_options)
+    words = ["HSET", "status", "scheduled" if is_later else "pending", *fields]
+    if tasks.keys is not None:
+        words += ["key", _HOLE, "keep", tasks.keep, "enqueued_by", tasks.mark]
+    if is_later:
+        words += ["eta", _HOLE]
+    packed = [b"$%d\r\n%b\r\n" if word is _HOLE else _word(word) for word in words]
+    packed.insert(1, _word(keys.task("?" * width)).replace(b"?" * width, b"%b"))
+    return b"*%d\r\n" % len(packed) + b"".join(packed)
+
+
+def _word(word: str | int | float) -> bytes:
+    """Return one word of a packed command, safe in a template."""
+    return pack((word,)).partition(b"\r\n")[2].replace(b"%", b"%%")

@@ -1,0 +1,70 @@
+"""The ids of tasks: random ones, and those that a key stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+
+from blueque.errors import InvalidInput, InvalidType
+
+MAX_KEY_BYTES = 1000
+# uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never change.
+NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
+
+_WIDTH = 36
+_DIGITS = [place for place in range(_WIDTH) if place not in (8, 13, 18, 23)]
+_VERSION_4 = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
+
+
+class TaskId(str):
+    """The id of a task: a str that also knows whether the call which returned it has made the task.
+
+    is_new: False when the task was there before, under the same key.
+    """
+
+    __slots__ = ("is_new",)
+
+    is_new: bool
+
+    def __new__(cls, text: str, is_new: bool = True) -> TaskId:
+        made = super().__new__(cls, text)
+        made.is_new = is_new
+        return made
+
+
+def random_ids(count: int) -> list[bytes]:
+    """Return version 4 UUIDs as ASCII: as good as uuid.uuid4, and ten times as fast when there are many."""
+    octets = bytearray(os.urandom(16 * count))
+    octets[6::16] = octets[6::16].translate(_VERSION_4)
+    octets[8::16] = octets[8::16].translate(_VARIANT)
+    digits = octets.hex().encode()
+    text = bytearray(b"-") * (_WIDTH * count)
+    for number, place in enumerate(_DIGITS):           # the n-th digit of all of them at once
+        text[place::_WIDTH] = digits[number::32]
+    whole = bytes(text)
+    return [whole[start : start + _WIDTH] for start in range(0, len(whole), _WIDTH)]
+
+
+def id_of_key(queue: str, key: str) -> str:
+    """Return the id of the task that this key stands for in this queue: a version 5 UUID of both."""
+    # As uuid.uuid5(NAMESPACE, ...), in a quarter of the time.
+    octets = bytearray(hashlib.sha1(NAMESPACE.bytes + f"{queue}\0{key}".encode(), usedforsecurity=False).digest()[:16])
+    octets[6] = octets[6] & 0x0F | 0x50
+    octets[8] = octets[8] & 0x3F | 0x80
+    text = octets.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def require_key(key: object, what: str = "a key") -> str:
+    """Return the key if a task may have it: 1 to 1000 bytes of UTF-8."""
+    if not isinstance(key, str):
+        raise InvalidType(f"{what} is a str, not {type(key).__name__}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what}: {key[error.start]!r} at position {error.start} is not a character") from error
+    if not 0 < size <= MAX_KEY_BYTES:
+        raise InvalidInput(f"{what} takes 1 to {MAX_KEY_BYTES} bytes, not {size}")
+    return key

@@ -1,0 +1,480 @@
+"""Many tasks at once: Queue.enqueue_many, enqueue_iter and schedule_many against a real Redis."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import tracemalloc
+import uuid
+from itertools import islice
+
+import fakeredis
+import pytest
+import redis as redis_py
+from faults import Fault
+
+from blueque import (
+    BatchFailed,
+    Client,
+    InvalidInput,
+    InvalidType,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+    Retry,
+    TooLarge,
+    keys,
+    protocol,
+    task_id,
+)
+from blueque.batches import FLUSH
+from blueque.connection import Patience
+from blueque.socket_connection import SocketConnection
+
+FAR = 4e9
+
+
+def line(cli, name="0"):
+    """Return the ids in a line of the queue video, the one that runs next first."""
+    return cli.lrange(keys.line("video", name), 0, -1)[::-1]
+
+
+def parameters(cli, name="0"):
+    return [json.loads(cli.hget(keys.task(task), "parameters")) for task in line(cli, name)]
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+@pytest.fixture
+def away(proxy):
+    """A queue behind the proxy, whose calls try once only."""
+    client = Client(proxy.url, patience=0)
+    yield client.get_queue("video")
+    client.close()
+
+
+@pytest.fixture
+def patient(proxy):
+    """A queue behind the proxy, whose calls try again."""
+    client = Client(proxy.url, patience=5)
+    yield client.get_queue("video")
+    client.close()
+
+
+# What comes into Redis
+
+
+def test_many_tasks_are_what_as_many_calls_of_enqueue_make(queue, cli, state):
+    rows = [{"n": 1, "ä": [None, {"x": 1.5}]}, "text \r\n 100 %", 7, None, "7"]
+    options = {
+        "retry": Retry(max=3), "time_limit": "2h", "memory_limit": 2**33, "priority": 5, "resources": {"gpu": 1},
+        "lock": ("licence", 3),
+    }
+    for row in rows:
+        queue.enqueue(row, **options)
+
+    def shape():
+        """Return everything, with each id replaced by its place in line and each time by 0."""
+        text = json.dumps(state(), sort_keys=True, default=sorted)
+        for number, task in enumerate(line(cli, "5,gpu=1,lock:licence=3")):
+            text = text.replace(task, f"[task {number}]")
+        return json.loads(re.sub(r"1\d{9}\.\d+", "0", text))
+
+    one_by_one = shape()
+    cli.flushall()
+
+    assert queue.enqueue_many(rows, **options) == 5
+    assert shape() == one_by_one
+
+
+def test_tasks_stand_in_line_in_their_order_over_several_batches(queue, cli):
+    assert queue.enqueue_many(({"n": n} for n in range(25)), batch=4) == 25
+
+    assert parameters(cli) == [{"n": n} for n in range(25)]
+    assert cli.zcard(keys.tasks("video")) == 25
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 3, 4, 8])
+def test_batches_end_where_the_iterable_ends(queue, tasks):
+    sizes = [len(ids) for ids in queue.enqueue_iter(range(tasks), batch=4)]
+
+    assert sizes == [4] * (tasks // 4) + [tasks % 4] * bool(tasks % 4)
+
+
+def test_nothing_is_written_for_no_tasks(queue, state):
+    assert queue.enqueue_many([]) == 0
+    assert state() == {}
+
+
+def test_the_ids_come_batch_by_batch_and_each_batch_is_in_redis_by_then(queue, cli):
+    for ids in queue.enqueue_iter(range(10), batch=4):
+        assert line(cli)[-len(ids):] == ids or set(ids) <= set(line(cli))
+        assert all(task.is_new and uuid.UUID(task).version == 4 for task in ids)
+
+
+def test_nothing_is_done_before_the_first_ids_are_asked_for_and_bad_options_are_refused_at_once(queue, state):
+    queue.enqueue_iter(range(10))
+    with pytest.raises(InvalidInput, match="batch"):
+        queue.enqueue_iter(range(10), batch=0)
+    with pytest.raises(InvalidInput, match="priority"):
+        queue.enqueue_iter(range(10), priority=101)
+    with pytest.raises(TypeError, match="colour"):
+        queue.enqueue_iter(range(10), colour=1)
+    assert state() == {}
+
+
+def test_the_iterable_may_use_the_same_client(queue, client, cli):
+    def rows():
+        for n in range(10):
+            yield {"n": n, "first": client.get_task(queue.enqueue("other")).status}
+
+    assert queue.enqueue_many(rows(), batch=3) == 10
+    assert len(line(cli)) == 20
+
+
+def test_whoever_takes_the_ids_may_use_the_same_client(queue, client):
+    for ids in queue.enqueue_iter(range(10), batch=3):
+        assert {client.get_task(task).status for task in ids} == {"pending"}
+        queue.cancel(ids[0])
+
+
+def test_the_connections_are_closed_in_the_end_also_when_nobody_goes_on(queue, cli):
+    before = cli.info("clients")["connected_clients"]
+    queue.enqueue_many(range(10), batch=3)
+    for _ in queue.enqueue_iter(range(10), batch=3):
+        break
+
+    client_list = cli.info("clients")["connected_clients"]
+    assert client_list <= before + 1, "this thread's own is the only one that stays"
+
+
+def test_a_huge_iterable_is_never_held_whole(queue):
+    rows = ({"n": n, "more": "x" * 1000} for n in range(20_000))
+    queue.enqueue_many(islice(rows, 2000))
+    tracemalloc.start()
+    try:
+        queue.enqueue_many(rows)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 12 * 2**20, "18 MB of parameters went through"
+
+
+def test_never_more_than_two_batches_are_held(queue):
+    alive = set()
+
+    class Row(dict):
+        def __init__(self, n):
+            super().__init__(n=n)
+            self.number = n
+            alive.add(n)
+
+        def __del__(self):
+            alive.discard(self.number)
+
+    most = 0
+    for _ in queue.enqueue_iter((Row(n) for n in range(1000)), batch=10):
+        most = max(most, len(alive))
+
+    assert most <= 20
+
+
+def test_a_flush_puts_in_line_what_there_is(queue):
+    rows = [FLUSH, 1, 2, FLUSH, FLUSH, 3, FLUSH]
+
+    assert [len(ids) for ids in queue.enqueue_iter(rows, batch=4)] == [2, 1]
+
+
+# What each task has of its own
+
+
+def test_each_task_has_its_priority(queue, cli):
+    queue.enqueue_many([{"n": n, "p": p} for n, p in enumerate([0, 5, -5, 5])], priorities="p")
+    queue.enqueue_many([{"n": n} for n in (4, 5)], priorities=lambda row: row["n"])
+    queue.enqueue_many([{"n": n} for n in (6, 7)], priorities=(p for p in (0, 5)), priority=99)
+
+    assert {name: parameters(cli, name) for name in ("0", "5", "-5", "4")} == {
+        "0": [{"n": 0, "p": 0}, {"n": 6}], "5": [{"n": 1, "p": 5}, {"n": 3, "p": 5}, {"n": 5}, {"n": 7}],
+        "-5": [{"n": 2, "p": -5}], "4": [{"n": 4}],
+    }
+    assert cli.zrange(keys.lines("video"), 0, -1, withscores=True) == [("-5", -5), ("4", 4), ("5", 5)]
+    assert {cli.hget(keys.task(task), "priority") for task in line(cli, "5")} == {"5"}
+    assert {cli.hexists(keys.task(task), "priority") for task in line(cli)} == {False}
+
+
+@pytest.mark.parametrize(
+    ("column", "sentence"),
+    [
+        ([1, 2], "more parameters than priorities: none at position 2"),
+        ([1, 2, 3, 4], "more priorities than the 3 parameters"),
+        ([1, 2, "3"], "priorities: at position 2: a priority is a whole number, not str"),
+        ([1, 101, 3], "priorities: at position 1: priority 101"),
+        ("colour", "priorities: the parameters at position 0 have no field 'colour'"),
+        (7, "priorities are an iterable, a function or the name of a field, not int"),
+    ],
+)
+def test_a_column_that_does_not_fit_is_refused_with_its_position(queue, state, column, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        queue.enqueue_many([{"n": n} for n in range(3)], priorities=column)
+    assert state() == {}
+
+
+@pytest.mark.parametrize("etas", [lambda row: FAR + row["n"], (FAR + n for n in range(3))])
+def test_scheduled_tasks_wait_for_their_times(queue, cli, etas):
+    assert queue.schedule_many([{"n": n} for n in range(3)], etas=etas) == 3
+
+    found = cli.zrange(keys.scheduled("video"), 0, -1, withscores=True)
+    assert [score for _, score in found] == [FAR, FAR + 1, FAR + 2]
+    assert [cli.hmget(keys.task(task), "status", "eta", "parameters") for task, _ in found] == [
+        ["scheduled", str(FAR + n), f'{{"n":{n}}}'] for n in range(3)
+    ]
+    assert line(cli) == []
+
+
+def test_one_eta_is_for_all_and_past_ones_are_put_in_line(queue, cli):
+    queue.schedule_many([1, 2], FAR)
+    queue.schedule_many([3, 4, 5], etas=[1.0, FAR, 2.0])
+
+    assert cli.zcard(keys.scheduled("video")) == 3
+    assert parameters(cli) == [3, 5]
+    assert {cli.hexists(keys.task(task), "eta") for task in line(cli)} == {False}
+    for given in ({}, {"eta": FAR, "etas": [FAR]}):
+        with pytest.raises(InvalidInput, match="eta"):
+            queue.schedule_many([1], **given)
+
+
+def test_a_scheduled_task_joins_the_line_of_its_priority_when_it_is_due(queue, cli, redis):
+    queue.schedule_many([1, 2], FAR, priorities=[3, 0], lock="one")
+    protocol.enqueue_due(redis, "video", FAR + 1)
+
+    assert (parameters(cli, "3,lock:one=1"), parameters(cli, "0,lock:one=1")) == ([1], [2])
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"), [({1: 2}, InvalidType), (float("nan"), InvalidInput), (b"bytes", InvalidType), ("x" * 2000, TooLarge)]
+)
+def test_bad_parameters_are_named_by_their_position_and_what_was_before_their_batch_is_in_redis(url, cli, bad, error):
+    queue = Client(url, max_bytes=1000).get_queue("video")
+
+    with pytest.raises(error, match="position 9"):
+        queue.enqueue_many([*range(9), bad, *range(9)], batch=4)
+    assert parameters(cli) == [*range(8)]
+
+
+def test_what_the_iterable_raises_comes_through_after_the_batches_before(queue, cli):
+    def rows():
+        yield from range(9)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        queue.enqueue_many(rows(), batch=4)
+    assert parameters(cli) == [*range(8)]
+
+
+def test_what_a_function_for_keys_raises_comes_through(queue, cli):
+    with pytest.raises(ZeroDivisionError):
+        queue.enqueue_many([{"n": 1}, {"n": 0}], batch=1, keys=lambda row: str(1 / row["n"]))
+    assert len(line(cli)) == 1
+
+
+# Faults
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("write", range(1, 9))
+def test_whatever_happens_to_a_write_each_task_is_there_once(patient, proxy, cli, fault, write):
+    proxy.arm(fault, write)
+
+    assert patient.enqueue_many(({"n": n} for n in range(12)), batch=3) == 12
+    proxy.release()
+
+    assert parameters(cli) == [{"n": n} for n in range(12)]
+    assert cli.zcard(keys.tasks("video")) == 12 == len(cli.keys("blueque_task_*"))
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("write", range(1, 9))
+def test_whatever_happens_to_a_write_each_key_is_there_once_and_known_to_be_new(patient, proxy, cli, fault, write):
+    proxy.arm(fault, write)
+
+    made = [task for ids in patient.enqueue_iter(map(str, range(12)), batch=3, keys=str) for task in ids]
+    proxy.release()
+
+    assert [cli.hget(keys.task(task), "key") for task in line(cli)] == [str(n) for n in range(12)]
+    assert made == line(cli) and all(task.is_new for task in made)
+
+
+@pytest.mark.parametrize(("fault", "is_there"), [(Fault.CUT_BEFORE, False), (Fault.CUT_AFTER, True), (Fault.HOLD, False)])
+def test_an_error_says_which_batch_and_what_is_certain(away, proxy, cli, fault, is_there):
+    proxy.arm(fault, 2, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")      # the second batch
+
+    with pytest.raises(BatchFailed) as failed:
+        away.enqueue_many(range(12), batch=3)
+
+    error = failed.value
+    assert (error.batch, error.position, error.done, len(error.ids), error.is_unknown) == (1, 3, 3, 3, True)
+    assert isinstance(error.__cause__, OutcomeUnknown) and "batch 1, of 3 tasks from position 3 on" in str(error)
+    assert {bool(cli.exists(keys.task(task))) for task in error.ids} == {is_there}
+    assert parameters(cli) == [*range(6 if is_there else 3)]
+
+
+def test_a_batch_that_redis_has_never_got_is_certainly_not_there(url, proxy, cli, queue):
+    client = Client(proxy.url, patience=0)
+    batches = client.get_queue("video").enqueue_iter(iter(range(12)), batch=3)
+    proxy.arm(Fault.CUT_BEFORE, 1, having=b"WATCH")                # the look of the first
+
+    with pytest.raises(BatchFailed) as failed:
+        next(batches)
+
+    assert (failed.value.is_unknown, failed.value.done) == (False, 0)
+    assert type(failed.value.__cause__) is RedisAway
+    assert line(cli) == []
+
+
+def test_a_server_without_memory_refuses_a_batch_and_nothing_of_it_is_there(own_server):
+    queue = Client(own_server.url).get_queue("video")
+    with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
+        batches = queue.enqueue_iter(range(12), batch=3)
+        next(batches)
+        cli.config_set("maxmemory", "1mb")
+        with pytest.raises(BatchFailed, match="OOM") as failed:
+            list(batches)
+        cli.config_set("maxmemory", "0")
+
+        assert (failed.value.is_unknown, type(failed.value.__cause__)) == (False, RedisRefused)
+        assert len(line(cli)) == failed.value.done == 3 * failed.value.batch
+
+
+def test_a_key_of_the_wrong_type_is_not_passed_over(queue, cli):
+    cli.set(keys.wake("video"), "text")
+
+    with pytest.raises(BatchFailed, match="WRONGTYPE") as failed:
+        queue.enqueue_many([1])
+    assert failed.value.is_unknown
+
+
+def test_a_batch_whose_first_task_was_run_and_deleted_before_the_second_look_is_not_made_again(
+    patient, proxy, cli, monkeypatch
+):
+    def delete_the_first_and_pause(self, error):
+        cli.delete(keys.task(line(cli)[0]))
+
+    monkeypatch.setattr(Patience, "pause_or_raise", delete_the_first_and_pause)
+    proxy.arm(Fault.CUT_AFTER, 1, having=b"LPUSH")
+
+    assert patient.enqueue_many(range(3)) == 3
+    assert proxy.has_struck
+    assert len(line(cli)) == 3
+
+
+# Keys
+
+
+def test_a_key_that_is_known_makes_no_second_task(queue, cli):
+    first = queue.enqueue_many([{"k": "a"}, {"k": "b"}], keys="k")
+    second = queue.enqueue_many([{"k": "b"}, {"k": "c"}, {"k": "c"}], keys=["b", "c", "c"])
+
+    assert ((first, first.new), (second, second.new)) == ((2, 2), (3, 1))
+    assert parameters(cli) == [{"k": "a"}, {"k": "b"}, {"k": "c"}]
+
+
+def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
+    list(queue.enqueue_iter(["b"], keys=str))
+    (ids,) = queue.enqueue_iter(["a", "b", "a", "c"], keys=str)
+
+    assert [task.is_new for task in ids] == [True, False, False, True]
+    assert ids == [task_id.id_of_key("video", key) for key in "abac"]
+
+
+def test_the_id_of_a_key_is_the_uuid_that_the_document_says():
+    namespace = uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque")
+
+    assert namespace == task_id.NAMESPACE
+    assert task_id.id_of_key("vidéo", "a.mov:v2") == str(uuid.uuid5(namespace, "vidéo\0a.mov:v2"))
+
+
+def test_random_ids_are_uuids_of_version_4_and_all_different():
+    ids = [task.decode() for task in task_id.random_ids(1000)]
+
+    assert {(uuid.UUID(task).version, uuid.UUID(task).variant, str(uuid.UUID(task)) == task) for task in ids} == {
+        (4, uuid.RFC_4122, True)
+    }
+    assert len({*ids}) == 1000
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1001, 7, None, "\ud800"])
+def test_a_bad_key_is_refused_with_its_position(queue, state, key):
+    with pytest.raises(InvalidInput, match="keys: at position 1"):
+        queue.enqueue_many(["a", "b"], keys=["good", key])
+    assert state() == {}
+
+
+def test_several_at_once_make_each_key_once(url, cli):
+    def produce(made):
+        client = Client(url, patience=5)
+        made += [task for ids in client.get_queue("video").enqueue_iter(map(str, range(500)), keys=str) for task in ids]
+        client.close()
+
+    results = [[], [], []]
+    threads = [threading.Thread(target=produce, args=(made,)) for made in results]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert len(line(cli)) == len({*line(cli)}) == 500
+    assert sorted(task for made in results for task in made if task.is_new) == sorted(line(cli))
+
+
+# Other connections
+
+
+def test_it_works_through_redis_py_and_in_memory(url, cli):
+    for ready in (redis_py.Redis.from_url(url), fakeredis.FakeRedis()):
+        client = Client(redis=ready)
+        queue = client.get_queue("video")
+        assert queue.enqueue_many(({"n": n, "ä": "ö"} for n in range(10)), batch=3) == 10
+        assert queue.enqueue_many(map(str, range(10)), batch=3, keys=str).new == 10
+        assert queue.enqueue_many(map(str, range(10)), batch=3, keys=str).new == 0
+        assert queue.schedule_many(range(5), FAR, batch=2) == 5
+        task = client.get_listener("video").listen()
+        assert client.get_processor(task).start(77) == {"n": 0, "ä": "ö"}
+        client.close()
+    assert len(line(cli)) == 19
+
+
+def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch):
+    pulled, pulled_when_receiving = [], []
+    receive = SocketConnection.receive
+
+    def watched(self, replies):
+        pulled_when_receiving.append(len(pulled))
+        return receive(self, replies)
+
+    monkeypatch.setattr(SocketConnection, "receive", watched)
+    queue.enqueue_many((pulled.append(number) or number for number in range(12)), batch=3)
+
+    # The look at the first, and then the answer to each batch, and with it the look at the next one.
+    assert pulled_when_receiving[-5:] == [3, 6, 9, 12, 12]
+
+
+def test_a_slow_iterable_is_not_waited_for_before_a_batch_counts(queue, cli):
+    def rows():
+        for number in range(6):
+            time.sleep(0.03)
+            yield number
+
+    in_redis = []
+    for _ in queue.enqueue_iter((in_redis.append(len(line(cli))) or row for row in rows()), batch=3):
+        in_redis.append("yielded")
+
+    assert in_redis == [0, 0, 0, "yielded", 3, 3, 3, "yielded"]
