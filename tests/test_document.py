@@ -35,11 +35,8 @@ from blueque.errors import (
     WrongQueue,
 )
 from blueque.places import Place
-<<<<<<< HEAD
-from blueque.protocol.several import Pulse
-=======
 from blueque.protocol.bulk import Batch, NewTasks
->>>>>>> 43581f7 (Enqueue many tasks in one transaction)
+from blueque.protocol.several import Pulse
 from blueque.protocol.transaction import prove
 from blueque.retry import Retry
 from blueque.settings import Timing

@@ -21,12 +21,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-<<<<<<< HEAD
-        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "values", "verdicts",
-=======
-        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "settings", "task_id", "values", "verdicts",
->>>>>>> 43581f7 (Enqueue many tasks in one transaction)
-        "version",
+        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "task_id", "values",
+        "verdicts", "version",
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
@@ -36,13 +32,9 @@ LAYERS = {
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
         "recheck", "audit", "checkup", "line_up",
     ],
-<<<<<<< HEAD
     "objects": [
-        "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery", "recoveries", "doctor",
+        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery", "recoveries", "doctor",
     ],
-=======
-    "objects": ["bulk", "batches", "client", "queue", "listener", "listeners", "processor", "recovery", "doctor"],
->>>>>>> 43581f7 (Enqueue many tasks in one transaction)
     "programs": [
         "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
         "scheduler", "demo", "demo_*",
