@@ -33,7 +33,8 @@ LAYERS = {
         "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
-        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery", "recoveries", "doctor",
+        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",
+        "recoveries", "doctor",
     ],
     "programs": [
         "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
