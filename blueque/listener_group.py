@@ -7,7 +7,7 @@ they two queues or a hundred; with a single queue it does what that Listener doe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blueque import protocol, settings
 from blueque.connection import Connection, Patience, Redis
@@ -126,6 +126,11 @@ class ListenerGroup:
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
         self._wait(seconds, is_answered, is_idle=False)
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Wake an idle listener of each of any queues. Source: docs/protocol.md, "wake"."""
+        for queue in queues:
+            protocol.wake(self._redis, queue)
 
     def decline(self) -> None:
         """Take nothing now, and let others have the wake-up calls that came to us."""
