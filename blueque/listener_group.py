@@ -120,8 +120,7 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.idle(seconds, is_answered)
-        self._wait(seconds, is_answered, is_idle=True)
-        return True                                    # `take` looks at all of them
+        return self._wait(seconds, is_answered, is_idle=True) or self._inspector.has_any_work(self.queues)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
@@ -193,11 +192,12 @@ class ListenerGroup:
                 return task
         return None
 
-    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> None:
+    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> bool:
         listeners = [(listener.queue, listener.node) for listener in self]
         marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
         for listener in self:
             listener.take_marker(marker)
+        return marker is not None
 
     def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
         now = time.time()
