@@ -31,11 +31,9 @@ from blueque.errors import (
 from blueque.forking_runner import ForkingRunner
 from blueque.inspector import Inspector
 from blueque.listener import Listener
-from blueque.listener_group import ListenerGroup
 from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.retry import Retry
-from blueque.selection import Ordered, ReducedLottery, RoundRobin
 from blueque.task import Task
 from blueque.task_id import TaskId
 from blueque.task_process import current_task
@@ -53,7 +51,6 @@ __all__ = [
     "InvalidInput",
     "InvalidType",
     "Listener",
-    "ListenerGroup",
     "NoServer",
     "NodeTaken",
     "NotCancellable",
@@ -63,16 +60,13 @@ __all__ = [
     "NotOwner",
     "NotRegistered",
     "NotWaiting",
-    "Ordered",
     "OutcomeUnknown",
     "Processor",
     "Queue",
     "RedisAway",
     "RedisRefused",
-    "ReducedLottery",
     "Retry",
     "RetryLater",
-    "RoundRobin",
     "SpoolRefused",
     "Task",
     "TaskId",

@@ -83,7 +83,8 @@ class NotWaiting(InvalidInput):
     """The task does not wait, so it has no place to be put elsewhere from. Nothing was written."""
 
     def __init__(self, task_id: str, status: str | None) -> None:
-        super().__init__(f"task {task_id} does not wait in line: it is {status or 'unknown'}")
+        where = "being taken by a listener" if status == "pending" else status or "unknown"
+        super().__init__(f"task {task_id} does not wait in line: it is {where}")
         self.task_id, self.status = task_id, status
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 from blueque import keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
-from blueque.errors import NodeTaken, NotFree, NotRegistered, RedisAway
+from blueque.errors import Contended, NodeTaken, NotFree, NotRegistered, RedisAway, RedisRefused
 from blueque.inspector import Inspector
-from blueque.lines import Needs, parse_needs, write_needs
+from blueque.lines import DEFAULT, Needs, parse_needs, write_needs
 from blueque.protocol.membership import Standing
 from blueque.protocol.run import Popped
 from blueque.protocol.several import Pulse
-from blueque.resources import Claim, Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import Task
@@ -26,6 +25,21 @@ log = logging.getLogger("blueque")
 
 LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
 MOST_NOTES = 1000                                      # of locks whose holders have been looked at
+
+
+class Claim(Protocol):
+    """A part of what a node has, set aside for one attempt."""
+
+    def close(self) -> None: ...
+
+
+class Pool(Protocol):
+    """What a node has for tasks that need some of it; see `resources`."""
+
+    @property
+    def totals(self) -> Mapping[str, int]: ...
+
+    def claim(self, wanted: Mapping[str, int]) -> Claim | None: ...
 
 
 class Listener:
@@ -173,7 +187,9 @@ class Listener:
         task, popped = self._take_next(None)
         if popped.refusal == "choose":
             task = self._choose()
-        self._is_unsure = self._has_marker = False
+        self._is_unsure = False
+        if task is None:
+            self._has_marker = False
         return task
 
     def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
@@ -183,9 +199,9 @@ class Listener:
             if popped.task is None:
                 return None, popped
             try:
-                task = self._reserve(popped.task)
+                task = self._reserve(popped.task, line=line or DEFAULT)
             except NotFree:
-                return None, popped
+                return None, popped._replace(refusal="choose")
             if line is None:
                 self._pass_marker_on(popped.left > 0)
             if task is not None:
@@ -198,7 +214,7 @@ class Listener:
             self._free_room(self.queue, None)
             return None
         beyond_us: Needs | None = None
-        task: Task | None = None
+        task, left = None, 0
         heads = inspector.heads(self.queue)
         for line, length, needs, is_locked in ((head.line, head.length, head.needs, head.is_locked) for head in heads):
             if not length:
@@ -212,10 +228,11 @@ class Listener:
             else:
                 task, left = self._take_from(line, needs)
                 if task is not None:
-                    self._pass_marker_on(left > 0 or any(head.length for head in heads))
                     break
+        if task is not None:
+            self._do_for_others(lambda: self._pass_marker_on(left > 0 or any(head.length for head in heads)))
         if beyond_us is not None and had_marker:
-            self._call_another(beyond_us)
+            self._do_for_others(lambda: self._call_another(beyond_us))
         return task
 
     def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, int]:
@@ -232,7 +249,7 @@ class Listener:
             elif claim:
                 claim.close()
         if not popped.left:
-            protocol.drop_line(self._redis, self.queue, line)
+            self._do_for_others(lambda: protocol.drop_line(self._redis, self.queue, line))
         return task, popped.left
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
@@ -374,9 +391,17 @@ class Listener:
 
     def _pass_marker_on(self, is_work_left: bool) -> None:
         """Wake the next idle listener, if we have taken the marker and are not going to do all the work."""
-        if self._has_marker and is_work_left:
-            protocol.wake(self._redis, self.queue)
-        self._has_marker = False
+        if not (self._has_marker and is_work_left) or self._do_for_others(lambda: protocol.wake(self._redis, self.queue)):
+            self._has_marker = False                   # else it is ours still, and goes on with the next
+
+    def _do_for_others(self, action: Callable[[], object]) -> bool:
+        """Do it if Redis is there, and return whether it is done: no task that we have reserved is forgotten over it."""
+        try:
+            action()
+        except (RedisAway, RedisRefused, Contended) as error:
+            log.info("take queue=%s node=%s: %s", self.queue, self.node, error)
+            return False
+        return True
 
     def _reserve_found(self, task_id: str) -> Task | None:
         """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
@@ -392,13 +417,13 @@ class Listener:
             claim.close()
         return task
 
-    def _reserve(self, task_id: str, is_met: bool = True) -> Task | None:
+    def _reserve(self, task_id: str, is_met: bool = True, line: str | None = None) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all is recognised.
         token = self._tokens.setdefault(task_id, os.urandom(16).hex())
         now = time.time()
         node, instance = self.node, self.instance or ""
         try:
-            fields = protocol.reserve(self._redis, self.queue, task_id, token, node, instance, now, is_met)
+            fields = protocol.reserve(self._redis, self.queue, task_id, token, node, instance, now, is_met, line)
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, node, error)

@@ -73,18 +73,27 @@ class _Room(NamedTuple):
 
 
 def reserve(
-    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float, is_met: bool = True
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str,
+    node: str,
+    instance: str,
+    now: float,
+    is_met: bool = True,
+    line: str | None = None,
 ) -> dict[str, str] | None:
     """Make a popped task ours and return its fields; None: it was not to be had, and its hint is dropped.
 
     token: random, one for each attempt. Whoever holds it owns the attempt.
     is_met: False when our node has not free what the task needs of it: then it is put back.
+    line: from which it was popped: what the tasks of that line need of our node is set aside for it. None: not known.
     A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
     Raises NotFree when the task is back at the head of its line, for what it needs is taken.
     """
     room = _Room()
     while True:
-        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, room)
+        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, line, room)
         if not isinstance(taken, _Room):
             break
         room = taken                                   # now that we know what to look at
@@ -94,9 +103,19 @@ def reserve(
 
 
 def _reserve(
-    redis: Redis, queue: str, task: str, token: str, node: str, instance: str, now: float, is_met: bool, room: _Room
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str,
+    node: str,
+    instance: str,
+    now: float,
+    is_met: bool,
+    popped_from: str | None,
+    room: _Room,
 ) -> dict[str, str] | str | _Room | None:
     reserved = keys.reserved(queue, node)
+    at_hand = None if popped_from is None else (needs_of(popped_from) or Needs()).resources
 
     def decide(
         known: list[str | None], reply: list[str], place: int | None, limit: str | None, holders: int, *counts: int
@@ -118,7 +137,8 @@ def _reserve(
         needs = needs_of(line) or Needs()
         if room != (needs.lock, limit is not None):
             return Answer(_Room(needs.lock, limit is not None))
-        want = None if is_met else "resources"
+        # It may have been put in a line where it does not belong, as by a producer of 1.0.0 that sends an id again.
+        want = None if is_met and at_hand in (None, needs.resources) else "resources"
         if needs.lock is not None and holders >= needs.limit:
             want = "lock"
         elif limit is not None and limit.isdecimal() and max(counts) >= int(limit):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
@@ -13,18 +15,18 @@ from blueque.protocol.transaction import Answer, Change, transact
 def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float) -> None:
     """Have a waiting task take its place among those of another priority, as the last of them for now.
 
-    Raises NotWaiting, WrongQueue.
+    One that a listener is about to reserve stays with it. Raises NotWaiting, WrongQueue.
     """
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, before, needs, _ = _waiting(task, queue, snapshot)
+    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
+        _, before, needs, _ = _waiting(task, queue, snapshot)
         if (before or "0") == str(priority):
             return Answer(None)
         given: Command = ("HDEL", keys.task(task), "priority")
         if priority:
             given = ("HSET", keys.task(task), "priority", priority)
         commands: list[Command] = [given, ("HSET", keys.task(task), "updated", now)]
-        if status == "pending":
+        if is_in_line:
             commands += [
                 ("LREM", keys.line(queue, line_of(before, needs)), 0, task),
                 *stand(queue, line_of(str(priority), needs), task),
@@ -32,15 +34,15 @@ def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float)
             ]
         return Change(commands)
 
-    transact(redis, "set_priority", _waiting_look(task), decide)
+    _transact(redis, "set_priority", queue, task, decide)
 
 
 def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
     """Make a pending task the next of its line. Raises NotWaiting, WrongQueue."""
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
+    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
         status, priority, needs, _ = _waiting(task, queue, snapshot)
-        if status != "pending":
+        if not is_in_line:
             raise NotWaiting(task, status)
         line = line_of(priority, needs)
         return Change(
@@ -52,16 +54,18 @@ def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
             ]
         )
 
-    transact(redis, "put_first", _waiting_look(task), decide)
+    _transact(redis, "put_first", queue, task, decide)
 
 
 def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
     """Have a waiting task wait in another queue instead, as the last of its line there. Raises NotWaiting, WrongQueue."""
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
+    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
         if snapshot[1] == to and snapshot[0] is not None:
             return Answer(None)
         status, priority, needs, (eta, created) = _waiting(task, queue, snapshot)
+        if status == "pending" and not is_in_line:
+            raise NotWaiting(task, status)
         line = line_of(priority, needs)
         commands: list[Command] = [
             ("HSET", keys.task(task), "queue", to, "updated", now),
@@ -82,7 +86,7 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
         ]
         return Change(commands)
 
-    transact(redis, "move", _waiting_look(task), decide)
+    _transact(redis, "move", queue, task, decide)
 
 
 def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:
@@ -174,9 +178,26 @@ def wake_waiting(redis: Redis, lock: str) -> None:
         redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
 
 
-def _waiting_look(task: str) -> Look:
+def _transact(
+    redis: Redis, name: str, queue: str, task: str, decide: Callable[[list[str | None], bool], Answer | Change]
+) -> None:
+    """Run one of these transactions; `decide` gets the task, and whether it stands in its line.
+
+    One that does not may be with a listener of 1.0.0, which is about to run it: it must not be promised to another.
+    """
     fields = ("status", "queue", "priority", "needs", "eta", "created")
-    return Look([keys.task(task)], [("HMGET", keys.task(task), *fields)], task)
+    line: str | None = DEFAULT
+    while line is not None:
+        key = keys.line(queue, line)
+
+        def decide_here(snapshot: list[str | None], place: int | None, line: str = line) -> Answer | Change:
+            its_line = line_of(*snapshot[2:4])
+            if its_line != line and snapshot[:2] == ["pending", queue]:
+                return Answer(its_line)
+            return decide(snapshot, place is not None and snapshot[0] == "pending")
+
+        look = Look([keys.task(task), key], [("HMGET", keys.task(task), *fields), ("LPOS", key, task)], task)
+        line = transact(redis, name, look, decide_here)
 
 
 def _waiting(
