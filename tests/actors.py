@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from world import LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
+from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
 from blueque import keys, protocol
 from blueque.connection import Redis
-from blueque.errors import NotCancellable, NotFailed, NotOwner, NotRegistered, RedisAway
+from blueque.errors import NotCancellable, NotFailed, NotOwner, NotRegistered, NotWaiting, RedisAway
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.processor import Processor
@@ -19,16 +19,16 @@ from blueque.settings import Timing
 from blueque.task import Task
 
 
-def work(world: World, redis: Redis, node: str, *, is_sure: bool = True) -> None:
-    """Take tasks and run them until there is none, as a slot does."""
+def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:
+    """Take tasks and run them until there is none, as a slot does; most: it looks for one so many times."""
     listener = world.listener(redis, node, is_sure)
     if listener.instance is None:
         insist(lambda: listener.register(Timing()))
-    take_all(world, redis, listener)
+    take_all(world, redis, listener, most)
 
 
-def take_all(world: World, redis: Redis, listener: Listener) -> None:
-    while True:
+def take_all(world: World, redis: Redis, listener: Listener, most: int = 99) -> None:
+    for _ in range(most):
         try:
             task = listener.take()
         except NotRegistered:
@@ -79,12 +79,12 @@ def end(world: World, task: Task, status: str, action: Callable[[], object]) -> 
     world.ledger.told[task.token or ""] = status
 
 
-def produce(world: World, redis: Redis, count: int = 1) -> None:
+def produce(world: World, redis: Redis, count: int = 1, **options: Any) -> None:
     """Enqueue some tasks. A call that raised is not made again: its task may exist or not."""
     queue = world.queue(redis)
     for _ in range(count):
         try:
-            world.ledger.accepted.add(queue.enqueue("ok"))
+            world.ledger.accepted.add(queue.enqueue("ok", **options))
         except RedisAway:
             continue
 
@@ -247,7 +247,50 @@ def cancel(world: World, redis: Redis, task_id: str) -> None:
     world.ledger.notes += [told, Inspector(world.redis).task(task_id).attempt]
 
 
+def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> None:
+    """Be a person who wants a task that waits to wait otherwise. It is fine if it does not wait any more."""
+    try:
+        insist(action)
+    except NotWaiting:
+        return
+    world.ledger.notes.append("changed")
+
+
+def set_priority(world: World, redis: Redis, task_id: str, priority: int) -> None:
+    change_waiting(world, redis, lambda: protocol.set_priority(redis, QUEUE, task_id, priority, time.time()))
+
+
+def put_first(world: World, redis: Redis, task_id: str) -> None:
+    change_waiting(world, redis, lambda: protocol.put_first(redis, QUEUE, task_id, time.time()))
+
+
+def move(world: World, redis: Redis, task_id: str) -> None:
+    change_waiting(world, redis, lambda: protocol.move(redis, QUEUE, task_id, ANOTHER, time.time()))
+
+
+def pause(world: World, redis: Redis) -> None:
+    """Be a person who pauses the queue, and notes how many are in line when that is done."""
+    insist(lambda: protocol.pause(redis, QUEUE, "ann", "repairs", time.time()))
+    world.ledger.notes.append(Inspector(world.redis).pending(QUEUE))
+
+
+def free(world: World, redis: Redis, task_id: str, lock: str | None = None) -> None:
+    """Be a listener that has seen, some time ago, that a task which holds a lock or a place was not running."""
+    insist(lambda: protocol.free(redis, QUEUE, task_id, lock))
+
+
 # When all is over
+
+def drain_all(world: World) -> None:
+    """Be whoever comes next, when the queue is not paused any more and all that was moved is back."""
+    protocol.resume(world.redis, QUEUE)
+    moved = world.redis.read(("ZRANGE", keys.tasks(ANOTHER), 0, -1))[0]
+    for task in moved:
+        protocol.move(world.redis, ANOTHER, task, QUEUE, time.time())
+    for name in world.redis.read(("ZRANGE", keys.lines(ANOTHER), 0, -1))[0]:
+        protocol.drop_line(world.redis, ANOTHER, name)
+    drain(world)
+
 
 def drain(world: World) -> None:
     """Be whoever comes next: all others are dead by now. Recover what they left, and run all work to its end."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from blueque import keys
 from blueque.connection import Connection, as_hash, exchange, raise_refusal
+from blueque.lines import DEFAULT, line_of, needs_of
 
 ENDED = ("complete", "failed", "cancelled")
 WAITING = ("pending", "reserved", "started")           # what must be in exactly one list of a listener, or in line
@@ -20,7 +21,11 @@ _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
 
 @dataclass
 class State:
-    """What Redis holds of one queue."""
+    """What Redis holds of one queue.
+
+    lines: by name, and those of another queue by key. rooms: who holds each lock, and under "" who counts as running.
+    waiting: the lines that wait for a lock. limit: how many may run.
+    """
 
     pending: list[str]
     scheduled: list[str]
@@ -28,10 +33,19 @@ class State:
     started: set[str]
     held: dict[str, list[str]]                         # by node
     tasks: dict[str, dict[str, str]]                   # the hashes
+    lines: dict[str, list[str]]
+    names: set[str]                                    # of the lines, as everybody is told
+    rooms: dict[str, set[str]]
+    waiting: set[str]
+    limit: str | None
+    is_awake: bool
 
     def places(self, task: str) -> int:
         """Count the entries that promise the task to a listener, or say that one has it."""
-        return self.pending.count(task) + sum(held.count(task) for held in self.held.values())
+        return sum(some.count(task) for some in (*self.lines.values(), *self.held.values()))
+
+
+_LINE, _LOCK, _WAITING, _LISTS = keys.line("", ",")[:-2], keys.lock(""), keys.waiting(""), keys.pending("")
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
@@ -49,21 +63,38 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
                 ("LRANGE", keys.failed(queue), 0, -1),
                 ("LRANGE", keys.cancelled(queue), 0, -1),
                 ("SMEMBERS", keys.started(queue)),
-                *[("HGETALL", name) if name.startswith(task_key) else ("LRANGE", name, 0, -1) for name in names],
+                ("SMEMBERS", keys.counted(queue)),
+                ("ZRANGE", keys.lines(queue), 0, -1),
+                ("HGET", keys.settings(queue), "max_concurrency"),
+                ("EXISTS", keys.wake(queue)),
+                *[_question(name) for name in names],
             ],
         )
         raise_refusal(replies)
-        found = {name for name in replies[0] if name.startswith((task_key, held_key))}
+        found = {name for name in replies[0] if name.startswith((task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS))}
         if found <= known:
             break
         known |= found
-    _, pending, scheduled, complete, failed, cancelled, started, *rest = replies
-    pairs = list(zip(names, rest, strict=True))
+    _, pending, scheduled, complete, failed, cancelled, started, counted, lines, limit, is_awake, *rest = replies
+    pairs = [(name, reply) for name, reply in zip(names, rest, strict=True) if reply]
+
+    def under(prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): reply for name, reply in pairs if name.startswith(prefix)}
+
+    ours = {name.removesuffix(f"_{queue}"): line for name, line in under(_LINE).items() if name.endswith(f"_{queue}")}
+    others = {name: line for name, line in pairs if name.startswith((_LINE, _LISTS)) and not name.endswith(f"_{queue}")}
     return State(
-        pending, scheduled, dict(zip(ENDED, (complete, failed, cancelled), strict=True)), set(started),
-        {name.removeprefix(held_key): held for name, held in pairs if name.startswith(held_key)},
-        {name.removeprefix(task_key): as_hash(reply) for name, reply in pairs if reply and name.startswith(task_key)},
+        pending, scheduled, dict(zip(ENDED, (complete, failed, cancelled), strict=True)), set(started), under(held_key),
+        {task: as_hash(reply) for task, reply in under(task_key).items()}, {DEFAULT: pending, **ours, **others}, set(lines),
+        {"": set(counted), **{name: set(holders) for name, holders in under(_LOCK).items()}},
+        {line for some in under(_WAITING).values() for line in some}, limit, bool(is_awake),
     )
+
+
+def _question(name: str) -> tuple[str | int, ...]:
+    if name.startswith(keys.task("")):
+        return ("HGETALL", name)
+    return ("SMEMBERS", name) if name.startswith((_LOCK, _WAITING)) else ("LRANGE", name, 0, -1)
 
 
 def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
@@ -82,6 +113,36 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
             fields = state.tasks.get(task, {})
             if (fields.get("status"), fields.get("node"), fields.get("pid")) != ("started", node, str(pid)):
                 return f"the started set says {member!r}, and the task does not"
+    return _forgotten_line(state) or _wrong_room(state)
+
+
+def _forgotten_line(state: State) -> str | None:
+    """Return which line has work that nobody is told of."""
+    for line, tasks in state.lines.items():
+        if not tasks or line == DEFAULT or line.startswith(keys.PREFIX):
+            continue
+        if line not in state.names:
+            return f"in line {line} stand {tasks}, and nobody knows of it"
+        needs = needs_of(line)
+        if needs is not None and needs.lock is not None and not any(one.startswith(f"{line}_") for one in state.waiting):
+            return f"line {line} waits for a lock, and whoever frees it does not know"
+    return None
+
+
+def _wrong_room(state: State) -> str | None:
+    """Return which lock, or place among those that may run, is held by the wrong ones."""
+    for room, holders in state.rooms.items():
+        what, field, value = (f"lock {room}", "lock", room) if room else ("a place", "counted", "1")
+        owners = {
+            task for task, its in state.tasks.items() if its.get("status") in WAITING[1:] and its.get(field) == value
+        }
+        if holders != owners:
+            return f"{what} is said to be held by {sorted(holders)}, and is held by {sorted(owners)}"
+        for task in holders:
+            needs = needs_of(line_of(None, state.tasks[task].get("needs")))
+            limit = needs.limit if room and needs is not None else int(state.limit or len(holders))
+            if len(holders) > limit:
+                return f"{what} is held by {sorted(holders)}, which are more than {limit}"
     return None
 
 
@@ -92,6 +153,11 @@ def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: b
     entries = state.places(task)
     if status == "pending" and not entries:
         return "is pending, and in no line"
+    its_line = line_of(fields.get("priority"), fields.get("needs"))
+    if status == "pending" and not may_be_double and not any(task in held for held in state.held.values()):
+        stands = [line for line, some in state.lines.items() if task in some and not line.startswith(keys.PREFIX)]
+        if stands not in ([], [its_line]):
+            return f"is to stand in line {its_line}, and stands in {stands}"
     if status in ("reserved", "started") and task not in state.held.get(node, ()):
         return f"is {status}, and not in the list of {node}"
     if status == "started" and keys.started_member(node, fields.get("pid", ""), task) not in state.started:
@@ -156,7 +222,8 @@ def verdict(ledger: Ledger, state: State, is_legacy: bool = False) -> str | None
         wrong = _wrong_end(ledger, task, fields, is_legacy)
         if wrong is not None:
             return f"task {task} {wrong}"
-    leftovers = [*state.pending, *state.scheduled, *state.started, *[task for held in state.held.values() for task in held]]
+    lists = (*state.lines.values(), state.scheduled, state.started, *state.held.values(), *state.rooms.values())
+    leftovers = [*[entry for some in lists for entry in some], *state.names, *state.waiting]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
     for token, outcome in ledger.told.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from typing import Any
 
 import actors
 import legacy_actors
@@ -18,6 +19,7 @@ from blueque import keys, protocol
 from blueque.connection import Redis
 
 RETRY = '{"max":1,"backoff":0}'
+LOCK = "lock:x=1"
 LATER = '{"max":1,"backoff":3600}'
 DEATH = frozenset({Fault.DIE_BEFORE, Fault.DIE_AFTER})
 NETWORK = frozenset({Fault.LOSE, Fault.REFUSE, Fault.DELAY})
@@ -51,7 +53,7 @@ def nothing(*nodes: str) -> Callable[[World], None]:
     return lambda world: join(world, *nodes)
 
 
-def one_task(*nodes: str, **fields: str) -> Callable[[World], None]:
+def one_task(*nodes: str, **fields: Any) -> Callable[[World], None]:
     def setup(world: World) -> None:
         join(world, *nodes)
         put_in_line(world, "t-1", **fields)
@@ -59,17 +61,17 @@ def one_task(*nodes: str, **fields: str) -> Callable[[World], None]:
     return setup
 
 
-def popped(*nodes: str) -> Callable[[World], None]:
+def popped(*nodes: str, **fields: str) -> Callable[[World], None]:
     def setup(world: World) -> None:
-        one_task(*nodes)(world)
+        one_task(*nodes, **fields)(world)
         protocol.pop(world.redis, QUEUE, nodes[0], world.given[nodes[0]])
 
     return setup
 
 
-def reserved(*nodes: str) -> Callable[[World], None]:
+def reserved(*nodes: str, **fields: str) -> Callable[[World], None]:
     def setup(world: World) -> None:
-        one_task(*nodes)(world)
+        one_task(*nodes, **fields)(world)
         world.given["task"] = take_one(world, nodes[0])
 
     return setup
@@ -137,6 +139,53 @@ def _lost_twice(world: World) -> None:
     world.given["task"] = first
 
 
+def _locked(world: World) -> None:
+    """Two tasks with the same lock, of which nobody is told any more."""
+    join(world, "a_1", "b_1")
+    put_in_line(world, "t-1", "t-2", needs=LOCK)
+    world.redis.read(("DEL", keys.wake(QUEUE)))
+
+
+def _limited(world: World) -> None:
+    """Two tasks in a queue of which only one may run."""
+    join(world, "a_1", "b_1")
+    put_in_line(world, "t-1", "t-2")
+    protocol.set_max_concurrency(world.redis, QUEUE, 1)
+    world.redis.read(("DEL", keys.wake(QUEUE)))
+
+
+def _locked_and_started(world: World) -> None:
+    """A started task that holds a lock, for which another one waits."""
+    started("a_1", "b_1", retry=RETRY, needs=LOCK)(world)
+    put_in_line(world, "t-2", needs=LOCK)
+
+
+def _limited_and_started(world: World) -> None:
+    """A started task, and one that waits, in a queue of which only one may run."""
+    join(world, "a_1", "b_1")
+    protocol.set_max_concurrency(world.redis, QUEUE, 1)
+    put_in_line(world, "t-1", retry=RETRY)
+    start_one(world, "a_1")
+    put_in_line(world, "t-2")
+
+
+def _two_lines(world: World) -> None:
+    one_task("a_1", needs=LOCK)(world)
+    put_in_line(world, "t-2")
+
+
+def _three_lines(world: World) -> None:
+    """Three tasks that wait in three lines."""
+    _two_lines(world)
+    put_in_line(world, "t-3", priority=5)
+
+
+def _due_in_two_lines(world: World) -> None:
+    join(world, "a_1")
+    for task, options in (("t-1", {"priority": 3, "needs": LOCK}), ("t-2", {}), ("t-3", {"priority": 3, "needs": LOCK})):
+        protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time(), options)
+
+
 def _struck(world: World) -> None:
     reserved("a_1", "b_1")(world)
     LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
@@ -157,7 +206,7 @@ def is_cancelled(world: World, state: State) -> str | None:
     task = state.tasks["t-1"]
     if told == "cancelled" and task["status"] != "cancelled":
         return f"a person was told that it is cancelled, and it is {task['status']}"
-    return "it was to be cancelled, and was started again" if task["attempt"] != str(attempt) else None
+    return "it was to be cancelled, and was started again" if int(task.get("attempt", 0)) != (attempt or 0) else None
 
 
 def may_start(world: World, state: State) -> str | None:
@@ -175,12 +224,36 @@ def waits_for_its_time(world: World, state: State) -> str | None:
     return "it was started before it was due" if len(world.ledger.starts.get("t-1", [])) > 1 else None
 
 
+def stays_in_line(world: World, state: State) -> str | None:
+    """When a pause has been answered, nothing is taken any more."""
+    left = sum(len(line) for line in state.lines.values())
+    said = world.ledger.notes
+    return f"{said[0]} were in line when it was paused, and {left} are" if said and said[0] != left else None
+
+
+def runs_only_ours(world: World, state: State) -> str | None:
+    """A listener of 1.0.0 never gets a task that needs something."""
+    needy = [task for task, its in state.tasks.items() if "needs" in its and "" in world.ledger.starts.get(task, ())]
+    return f"1.0.0 has run {needy}" if needy else None
+
+
+def is_woken(world: World, state: State) -> str | None:
+    """What is in line, and what it waited for is free: somebody is told of it."""
+    is_waiting = any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
+    return "there is work, and nobody is woken" if is_waiting and not state.is_awake else None
+
+
+def all_is_woken(world: World, state: State) -> str | None:
+    return is_woken(world, state) if set(world.alive) == {"a_1", "b_1"} else None
+
+
 def _fencing(world: World, redis: Redis) -> None:
     if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
         world.ledger.notes.append("fence")
 
 
 a, b = by(actors.work, "a_1"), by(actors.work, "b_1")
+once_a, once_b = by(actors.work, "a_1", most=1), by(actors.work, "b_1", most=1)
 losing, fencing = by(actors.recover, "a_1"), by(actors.recover, "a_1", is_lost=False)
 canceller, promoter = by(actors.cancel, "t-1"), actors.promote
 ours = functools.partial(Scenario, retry_safe=frozenset())
@@ -256,7 +329,67 @@ OURS = [
     again("cancel and end", started("a_1", "b_1", retry=RETRY),
           {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b}, [(1, 0), (0, 1)], faulty=["p"],
           afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
+    # Locks and limits: never more than may hold them, and none is left behind
+    ours("lock", _locked, {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
+         longer=[(3, 1), (1, 2)]),
+    ours("lock, and who waits for it", _locked, {"a_1": once_a, "b_1": once_b}, [(2, 0), (0, 1)], faults=NETWORK,
+         check=all_is_woken, longer=[(3, 1)]),
+    ours("limit", _limited, {"a_1": a, "b_1": b}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
+         longer=[(3, 1), (1, 2)]),
+    ours("limit, and who waits for it", _limited, {"a_1": once_a, "b_1": once_b}, [(2, 0)], check=all_is_woken,
+         longer=[(3, 1)]),
+    again("lock of a lost attempt", _locked_and_started, {"a_1": reporting, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
+          faulty=["r"], untouched=["b_1"], longer=[(2, 1), (3, 0)]),
+    again("place of a lost attempt", _limited_and_started, {"a_1": reporting, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
+          faulty=["r"], untouched=["b_1"], longer=[(2, 1), (3, 0)]),
+    *[
+        ours(f"lock, {name}", begin("a_1", "b_1", needs=LOCK), {"r": losing, "b_1": b}, [(1, 0), (0, 1)],
+             faulty=["r"], untouched=["b_1"], longer=[(2, 2)])
+        for name, begin in (("popped", popped), ("reserved", reserved), ("started", started))
+    ],
+    again("lock and retry", one_task("a_1", parameters="bad", retry=RETRY, needs=LOCK), {"a_1": a}, [(0, 1)],
+          untouched=["a_1"], longer=[(0, 2)]),
+    again("lock handed back", _locked_and_started, {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing},
+          [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"], longer=[(2, 1)]),
+    ours("lock, adopted", started("a_1", "c_1", needs=LOCK),
+         {"a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing}, [(1, 0), (0, 1)], longer=[(2, 1)]),
+    again("lock, cancelled", started("a_1", "b_1", retry=RETRY, needs=LOCK),
+          {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing}, [(1, 0), (0, 1)], faulty=["p"],
+          afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 1)]),
+    ours("lock, cancelled before", reserved("a_1", needs=LOCK), {"a_1": starting, "p": canceller}, [(2, 0), (0, 1)],
+         afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 2)]),
+    ours("freed by mistake", _locked, {"a_1": once_a, "f": by(actors.free, "t-1", "x")}, [(2, 0)], longer=[(3, 1)]),
+    ours("place freed by mistake", _limited, {"a_1": once_a, "f": by(actors.free, "t-1")}, [(2, 0)], longer=[(3, 1)]),
+    # Lines: who waits in which, and who is told of it
+    ours("three lines", _three_lines, {"a_1": a}, [(0, 1)], untouched=["a_1"], longer=[(0, 2)]),
+    ours("line that is emptied", one_task("a_1", priority=5), {"a_1": a, "producer": by(actors.produce, priority=5)},
+         [(2, 0), (0, 1)], untouched=["a_1"], longer=[(3, 1)]),
+    ours("line of a lock that is emptied", one_task("a_1", needs=LOCK),
+         {"a_1": a, "producer": by(actors.produce, lock="x")}, [(2, 0)], untouched=["a_1"], longer=[(3, 1)]),
+    ours("due in two lines", _due_in_two_lines, {"s": promoter, "t": promoter, "a_1": a}, [(1, 0), (0, 1)], faulty=["s"],
+         longer=[(2, 1)]),
+    ours("priority", one_task("a_1"), {"a_1": a, "p": by(actors.set_priority, "t-1", 5)}, [(2, 0), (0, 1)],
+         untouched=["a_1"], longer=[(3, 1)]),
+    ours("no priority", one_task("a_1", priority=5), {"a_1": a, "p": by(actors.set_priority, "t-1", 0)}, [(2, 0), (0, 1)],
+         untouched=["a_1"], longer=[(3, 1)]),
+    ours("first", _two_tasks, {"a_1": a, "p": by(actors.put_first, "t-2")}, [(2, 0), (0, 1)], untouched=["a_1"],
+         longer=[(3, 1)]),
+    ours("moved", one_task("a_1"), {"a_1": a, "p": by(actors.move, "t-1")}, [(2, 0), (0, 1)], drain=actors.drain_all,
+         untouched=["a_1"], longer=[(3, 1)]),
+    ours("lock, moved", _two_lines, {"a_1": a, "p": by(actors.move, "t-1")}, [(2, 0)], drain=actors.drain_all,
+         untouched=["a_1"], longer=[(3, 1)]),
+    ours("lock, cancelled in line", one_task("a_1", needs=LOCK), {"a_1": a, "p": canceller}, [(2, 0), (0, 1)],
+         afterwards=is_cancelled, tolerated=DOUBLE, longer=[(3, 1)]),
+    ours("pause", _two_tasks, {"a_1": a, "p": actors.pause}, [(3, 0), (0, 1)], check=stays_in_line,
+         drain=actors.drain_all, longer=[(3, 1)]),
     # Beside 1.0.0
+    mixed("lines beside 1.0.0", _three_lines, {"a_1": a, "old_1": old}, [(2, 0)], check=runs_only_ours, longer=[(3, 1)]),
+    mixed("priority beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.set_priority, "t-1", 5)},
+          [(2, 0)], longer=[(3, 0)]),
+    mixed("first beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.put_first, "t-1")},
+          [(2, 0)], longer=[(3, 0)]),
+    mixed("moved beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
+          [(2, 0)], drain=actors.drain_all, longer=[(3, 0)]),
     mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], faulty=["a_1"], longer=[(4, 1)]),
     mixed("zombie beside 1.0.0", started("a_1", retry=RETRY), {"a_1": reporting, "r": losing, "old_1": old}, [(2, 0)],
           retry_safe=frozenset({"t-1"}), longer=[(3, 0)]),

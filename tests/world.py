@@ -14,7 +14,7 @@ from unittest import mock
 
 from oracle import Ledger
 
-from blueque import keys, process, protocol
+from blueque import process, protocol
 from blueque import recovery as recovery_module
 from blueque.connection import Redis
 from blueque.errors import RedisAway
@@ -24,6 +24,7 @@ from blueque.settings import Timing
 from blueque.task import Task
 
 QUEUE = "q"
+ANOTHER = "r"                                          # a queue that has no listeners
 LAST = "last_1"                                        # the node of whoever comes when all is over
 MAX_BYTES = 1000
 
@@ -88,9 +89,7 @@ def insist(action: Callable[[], T]) -> T:
 def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any) -> None:
     """Enqueue some tasks in the setup; the first is the first to be taken."""
     for task in tasks:
-        protocol.enqueue(world.redis, QUEUE, task, parameters, None, time.time())
-        if fields:
-            world.redis.read(("HSET", keys.task(task), *[item for pair in fields.items() for item in pair]))
+        protocol.enqueue(world.redis, QUEUE, task, parameters, None, time.time(), fields)
 
 
 def take_one(world: World, node: str) -> Task:
