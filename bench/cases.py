@@ -12,11 +12,14 @@ Place = tuple[str, str]                                # row and metric
 
 
 class Target(NamedTuple):
-    """A number that was promised: ours, or ours to theirs in the same round, must not be below or above a bound."""
+    """A number that was promised: ours, or ours to theirs in the same round, must not be below or above a bound.
+
+    bound: None when the number shall only be told.
+    """
 
     name: str
     wanted: str
-    bound: float
+    bound: float | None
     is_least: bool
     ours: Place
     theirs: Place | None = None
@@ -86,6 +89,10 @@ CASES = [
                 ("blueque_1_0_0", "rate"),
             ),
             Target("drain, process per task, 2 slots", "2.5 x RQ", 2.5, True, ("blueque", "rate"), ("rq", "rate")),
+            Target(
+                "drain, process per task, 2 slots", "the share of the fork limit", None, True, ("blueque", "rate"),
+                ("forks", "rate"),
+            ),
         ],
         {"forks": "*fork limit*"}, axis="tasks/s",
     ),

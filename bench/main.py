@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
 import redis
 
 from bench import report
 from bench.cases import CASES
 from bench.load import Quiet, machine
-from bench.setting import Bench, Outcome, open_stage
-from bench.stage import RunFailed
+from bench.setting import FAILURES, Bench, Outcome, open_stage, reason
 from bench.systems import SYSTEMS, System
 from bench.venvs import ROOT, InstallFailed, clean_environment, install, python_of
 from blueque.process import become_subreaper
@@ -63,11 +64,11 @@ def _run(arguments: argparse.Namespace, known: dict[str, Any], kept: Path) -> No
             bench.quiet.seen = []
             try:
                 outcome = case.run(bench)
-            except RunFailed as error:
-                outcome = Outcome(failed={"blueque": str(error)})
+            except FAILURES as error:
+                outcome = Outcome(failed={"blueque": reason(error)})
             known["cases"][case.name] = _numbers(outcome, bench)
             _print(case, known["cases"][case.name])
-            kept.write_text(json.dumps(known, indent=1) + "\n")
+            kept.write_text(_as_text(known))
     print(f"all of it took {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -80,6 +81,12 @@ def _numbers(outcome: Outcome, bench: Bench) -> report.Numbers:
         "rows": {row: {metric: exact(values) for metric, values in its.items()} for row, its in outcome.rows.items()},
         "samples": {row: exact(values) for row, values in outcome.samples.items()},
     }
+
+
+def _as_text(known: dict[str, Any]) -> str:
+    """Return it as JSON, a line for each row: a file that can be read, and compared with the one before."""
+    text = json.dumps(known, indent=1)
+    return re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
 
 
 def _print(case: Any, numbers: report.Numbers) -> None:
@@ -101,7 +108,7 @@ def _install(systems: list[System]) -> tuple[list[System], dict[str, str], dict[
         try:
             found = install(system.key, system.requirements)
         except InstallFailed as error:
-            missing[system.key] = str(error)
+            missing[system.key] = reason(error)
             continue
         versions[system.name] = f"{found.get(system.package, '?')}, with redis-py {found.get('redis', '?')}"
         there.append(system)
@@ -120,8 +127,8 @@ def _draw(drawings: list[report.Drawing], directory: Path) -> None:
 
 
 def _file_system(directory: Path) -> str:
-    found = subprocess.run(["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True)
-    return found.stdout.strip() or "?"
+    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
+    return next((mounts[str(place)] for place in [directory, *directory.parents] if str(place) in mounts), "?")
 
 
 def _arguments() -> argparse.Namespace:

@@ -66,15 +66,18 @@ def drawings(cases: Sequence[Case], results: dict[str, Numbers]) -> list[Drawing
     return [_drawing(case, results[case.name]) for case in cases if case.name in results and results[case.name]["rows"]]
 
 
-def judge(target: Target, numbers: Numbers) -> tuple[list[float], bool] | None:
-    """Return the values, one per round, and whether their median is as promised; None when there are none."""
+def judge(target: Target, numbers: Numbers) -> tuple[list[float], str] | None:
+    """Return the values, one per round, and whether their median is as promised, in words; None when there are none."""
     ours = _values(numbers, target.ours)
     if target.theirs is not None:
         ours = ratios(ours, _values(numbers, target.theirs))
     if not ours:
         return None
+    if target.bound is None:
+        return ours, ""
     middle = median(ours)
-    return ours, middle >= target.bound if target.is_least else middle <= target.bound
+    is_met = middle >= target.bound if target.is_least else middle <= target.bound
+    return ours, "met" if is_met else "**not met**"
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -88,12 +91,13 @@ def _targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
     for case in cases:
         for target in case.targets:
             verdict = judge(target, results[case.name])
-            wanted = f"{'at least' if target.is_least else 'at most'} {target.wanted}"
+            bound = "" if target.bound is None else "at least " if target.is_least else "at most "
+            wanted = bound + target.wanted
             if verdict is None:
                 lines.append([target.name, wanted, "–", "not measured"])
                 continue
-            values, is_met = verdict
-            lines.append([target.name, wanted, _measured(target, values), "met" if is_met else "**not met**"])
+            values, words = verdict
+            lines.append([target.name, wanted, _measured(target, values), words])
     return "## What was promised, and what came out\n\n" + table(["case", "promised", "measured", ""], lines)
 
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from bench.load import Quiet
 from bench.rounds import rotated
 from bench.stage import RunFailed, Stage
 from bench.systems import System
+from bench.venvs import InstallFailed
 from blueque.embedded import running_server
 from blueque.errors import BluequeError
 
 Values = dict[str, float]                              # of one run, by metric
+
+# What may go wrong with others' programs, and shall not keep us from running the rest.
+FAILURES = (
+    RunFailed, InstallFailed, BluequeError, psutil.Error, subprocess.SubprocessError, OSError, ValueError, LookupError,
+)
 
 
 @dataclass
@@ -56,10 +66,17 @@ class Bench:
     def one(self, outcome: Outcome, row: str, run: Callable[[], Values]) -> None:
         try:
             outcome.add(row, run())
-        except (RunFailed, BluequeError, OSError, ValueError, LookupError) as error:
-            outcome.failed[row] = str(error) or type(error).__name__
+        except FAILURES as error:
+            outcome.failed[row] = reason(error)
             outcome.rows.pop(row, None)
+            outcome.samples.pop(row, None)
             print(f"    {row}: {outcome.failed[row]}", file=sys.stderr, flush=True)
+
+
+def reason(error: BaseException) -> str:
+    """Return what it says, for the page: in a line, and without the directories of this machine."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return re.sub(r"(?:/[^\s/'\"]+)+/", "", said)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import psutil
 
 from bench import crowd, systems
 from bench.rounds import percentile
-from bench.setting import Bench, Outcome, Values, open_stage
+from bench.setting import Bench, Outcome, Values, open_stage, reason
 from bench.stage import LINE, Program, RunFailed, Stage, family
 
 READY_TIMEOUT = 60.0                                   # seconds
@@ -93,7 +93,7 @@ def idle(bench: Bench) -> Outcome:
             try:
                 waiting[system.key] = stage, stack.enter_context(stage.workers(system.key, commands))
             except OSError as error:
-                outcome.failed[system.key] = str(error)
+                outcome.failed[system.key] = reason(error)
         time.sleep(SETTLE + READY_TIMEOUT / 20)
         for _ in range(bench.rounds):
             bench.quiet.wait()

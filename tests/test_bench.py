@@ -12,7 +12,7 @@ import redis as redis_py
 from bench import cases, producing, raw, report, rounds, systems, working
 from bench.cases import Case, Target
 from bench.load import Quiet, busy_share
-from bench.setting import Bench, Outcome, open_stage
+from bench.setting import Bench, Outcome, open_stage, reason
 from bench.stage import RunFailed, last_line
 from blueque import Client
 
@@ -63,9 +63,10 @@ def test_a_spread_names_the_median_and_both_ends() -> None:
 def test_a_target_is_judged_by_the_median_of_its_ratios() -> None:
     at_least, at_most, without_numbers = CASE.targets
 
-    assert report.judge(at_least, NUMBERS) == ([1.2, 1.0, 1.6], True)
-    assert report.judge(at_least._replace(bound=1.3), NUMBERS) == ([1.2, 1.0, 1.6], False)
-    assert report.judge(at_most, NUMBERS) == ([240.0, 250.0, 320.0], True)
+    assert report.judge(at_least, NUMBERS) == ([1.2, 1.0, 1.6], "met")
+    assert report.judge(at_least._replace(bound=1.3), NUMBERS) == ([1.2, 1.0, 1.6], "**not met**")
+    assert report.judge(at_least._replace(bound=None), NUMBERS) == ([1.2, 1.0, 1.6], "")
+    assert report.judge(at_most, NUMBERS) == ([240.0, 250.0, 320.0], "met")
     assert report.judge(without_numbers, NUMBERS) is None
 
 
@@ -135,6 +136,13 @@ def test_one_that_fails_says_why_and_does_not_stop_the_others() -> None:
 
 def test_a_complaint_is_the_last_line_that_says_something() -> None:
     assert last_line(b"Traceback:\n  ValueError: no\n\n") == "ValueError: no"
+
+
+def test_a_reason_names_no_directory_of_this_machine() -> None:
+    error = FileNotFoundError(2, "No such file or directory", "/opt/somewhere/bin/rq")
+
+    assert reason(error) == "[Errno 2] No such file or directory: 'rq'"
+    assert reason(RunFailed("")) == "RunFailed"
 
 
 @pytest.mark.parametrize("size", [1, 2])
