@@ -13,6 +13,7 @@ import hiredis
 from blueque import keys
 
 BATCH = 1000                                           # tasks in one transaction of a bulk
+AHEAD = 200                                            # transactions that are packed before the clock goes on
 
 Block = tuple[bytes, int]                              # commands, and how many replies they bring
 
@@ -57,7 +58,7 @@ def of_1_0_0(queue: str, count: int, size: int, text: str) -> Iterator[Block]:
 def send(url: str, blocks: Iterator[Block], in_flight: int) -> float:
     """Send them over one socket, so many ahead of their answers, and return the seconds that it took.
 
-    The clock stands still while the next ones are made, which are thousands at a time, so that any number fits.
+    The clock stands still while the next ones are made, 200 at a time, so that any number fits.
     """
     address = urlsplit(url)
     reader = hiredis.Reader()
@@ -81,7 +82,7 @@ def _transaction(commands: list[bytes]) -> Block:
 
 
 def _some(blocks: Iterator[Block]) -> list[Block]:
-    return [block for block, _ in zip(blocks, range(BATCH), strict=False)]
+    return [block for block, _ in zip(blocks, range(AHEAD), strict=False)]
 
 
 def _receive(connection: socket.socket, reader: hiredis.Reader, count: int) -> None:

@@ -31,9 +31,11 @@ from blueque.errors import (
 from blueque.forking_runner import ForkingRunner
 from blueque.inspector import Inspector
 from blueque.listener import Listener
+from blueque.listener_group import ListenerGroup
 from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.retry import Retry
+from blueque.selection import Ordered, ReducedLottery, RoundRobin
 from blueque.task import Task
 from blueque.task_id import TaskId
 from blueque.task_process import current_task
@@ -51,6 +53,7 @@ __all__ = [
     "InvalidInput",
     "InvalidType",
     "Listener",
+    "ListenerGroup",
     "NoServer",
     "NodeTaken",
     "NotCancellable",
@@ -60,13 +63,16 @@ __all__ = [
     "NotOwner",
     "NotRegistered",
     "NotWaiting",
+    "Ordered",
     "OutcomeUnknown",
     "Processor",
     "Queue",
     "RedisAway",
     "RedisRefused",
+    "ReducedLottery",
     "Retry",
     "RetryLater",
+    "RoundRobin",
     "SpoolRefused",
     "Task",
     "TaskId",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from blueque import process, task_process
+from blueque import process, records
 from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.connection import Connection
@@ -194,7 +194,7 @@ class Attending:
 
     # When it has ended
 
-    def _record(self, watch: Watch) -> task_process.Record | None:
+    def _record(self, watch: Watch) -> records.Record | None:
         """Return the exit record, written by the task process or else by us; None when nobody knows how it ended."""
         measured = watch.measured()
         ending: process.Ending | None = None
@@ -213,7 +213,7 @@ class Attending:
         is_ours = record is None
         if record is None and ending is not None:
             is_out_of_memory = process.out_of_memory_kills() > self._upkeep.oom_kills
-            record = task_process.record_of_ending(ending, is_out_of_memory)
+            record = records.record_of_ending(ending, is_out_of_memory)
         record = record or {"status": "failed", "error": "its process is gone", "error_type": watch.reason}
         record = {**record, **{name: max(value, record.get(name) or 0) for name, value in measured.items()}}
         record.setdefault("finished", time.time())
@@ -237,7 +237,7 @@ class Attending:
             self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
         return process.Reaped(**noted) if noted is not None else None
 
-    def _report(self, watch: Watch, record: task_process.Record | None) -> None:
+    def _report(self, watch: Watch, record: records.Record | None) -> None:
         """Tell Redis how it ended, however long that takes."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry

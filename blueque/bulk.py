@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -13,9 +12,8 @@ from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
-from blueque.settings import parse_duration
-from blueque.task_id import TaskId
-from blueque.values import CENTURY, require_number, require_time, require_whole
+from blueque.task_id import TaskId, require_keep
+from blueque.values import require_time, require_whole
 
 MAX_BATCH = 10_000
 
@@ -114,12 +112,6 @@ class ManyTasks:
             require_keep(keep), os.urandom(8).hex(),
         )
         return Batches(self._redis, plan, iterable)
-
-
-def require_keep(keep: object) -> int:
-    """Return whole seconds: for how long a key counts when its task was deleted."""
-    seconds = parse_duration(keep) if isinstance(keep, str) else keep
-    return math.ceil(require_number(seconds, "keep", 0, CENTURY))
 
 
 def _count(batches: Batches) -> Count:

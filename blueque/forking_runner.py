@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from blueque import settings, task_process
+from blueque import settings, task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.limits import Limits
@@ -29,7 +30,7 @@ class ForkingRunner:
         self,
         client: Client,
         queue: str | Sequence[str],
-        task_callback: task_process.Handler,
+        task_callback: work.Handler,
         *,
         spool: str | None = None,
         grace: float = settings.GRACE,
@@ -42,10 +43,12 @@ class ForkingRunner:
     def run(self) -> None:
         """Work until told to leave."""
         limit = self._client.max_bytes
-        work = task_process.handler(self._get_callback, limit)
+        life = functools.partial(task_process.main, work.handler(self._get_callback, limit))
         spool = Spool(self._spool or settings.spool(), limit)
         defaults = Defaults(settings.timing(), Limits(grace=self._grace))
-        Slot(self._client, self._queues, work, spool, defaults, select=self._select, obeys_terminal=True).run()
+        Slot(
+            self._client, self._queues, life, spool, defaults, select=self._select, is_warm=False, obeys_terminal=True
+        ).run()
 
     def _get_callback(self) -> Any:
         return self._callback

@@ -87,8 +87,14 @@ class Inspector:
         found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True)
         return {queue for queue, length, lines, is_paused in found if (length or lines) and not is_paused}
 
+    def has_any_work(self, queues: Sequence[str]) -> bool:
+        """Tell whether any of the queues has, or may have, a task in line: one command for all."""
+        return bool(self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0])
+
     def due(self, queues: Sequence[str], now: float) -> list[str]:
-        """Return which of the queues have a scheduled task whose eta has come: one round trip for all."""
+        """Return which of the queues have a scheduled task whose eta has come: one command if nothing is scheduled."""
+        if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:
+            return []
         replies = self._redis.read(
             *[("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, 1) for queue in queues]
         )

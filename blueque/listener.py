@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from blueque import keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
@@ -16,6 +16,7 @@ from blueque.lines import DEFAULT, Needs, parse_needs, write_needs
 from blueque.protocol.membership import Standing
 from blueque.protocol.run import Popped
 from blueque.protocol.several import Pulse
+from blueque.resources import Claim, Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import Task
@@ -25,21 +26,6 @@ log = logging.getLogger("blueque")
 
 LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
 MOST_NOTES = 1000                                      # of locks whose holders have been looked at
-
-
-class Claim(Protocol):
-    """A part of what a node has, set aside for one attempt."""
-
-    def close(self) -> None: ...
-
-
-class Pool(Protocol):
-    """What a node has for tasks that need some of it; see `resources`."""
-
-    @property
-    def totals(self) -> Mapping[str, int]: ...
-
-    def claim(self, wanted: Mapping[str, int]) -> Claim | None: ...
 
 
 class Listener:

@@ -7,7 +7,7 @@ they two queues or a hundred; with a single queue it does what that Listener doe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blueque import protocol, settings
 from blueque.connection import Connection, Patience, Redis
@@ -120,12 +120,16 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.idle(seconds, is_answered)
-        self._wait(seconds, is_answered, is_idle=True)
-        return True                                    # `take` looks at all of them
+        return self._wait(seconds, is_answered, is_idle=True) or self._inspector.has_any_work(self.queues)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
         self._wait(seconds, is_answered, is_idle=False)
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Wake an idle listener of each of any queues. Source: docs/protocol.md, "wake"."""
+        for queue in queues:
+            protocol.wake(self._redis, queue)
 
     def decline(self) -> None:
         """Take nothing now, and let others have the wake-up calls that came to us."""
@@ -188,11 +192,12 @@ class ListenerGroup:
                 return task
         return None
 
-    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> None:
+    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> bool:
         listeners = [(listener.queue, listener.node) for listener in self]
         marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
         for listener in self:
             listener.take_marker(marker)
+        return marker is not None
 
     def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
         now = time.time()

@@ -20,13 +20,14 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process, signals, slot, task_process
+from blueque import process, signals, slot, spawned, task_process
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import BluequeError, RedisRefused, SpoolRefused
 from blueque.limits import Limits
 from blueque.logs import log_to_stderr
+from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.roster import Roster
 from blueque.selection import selector
@@ -34,6 +35,7 @@ from blueque.settings import Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
 from blueque.version import __version__
+from blueque.work import resolve
 
 log = logging.getLogger("blueque")
 
@@ -54,6 +56,8 @@ class Choices(NamedTuple):
     """What `blueque-listener` was asked to do. Either `handler` or `command` is given.
 
     limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
+    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a fresh interpreter.
+    preload: modules that a listener itself imports, so that its forks have them.
     """
 
     queues: list[str]
@@ -71,6 +75,10 @@ class Choices(NamedTuple):
     timing: list[float]
     retry: str | None
     on_term: str
+    resources: dict[str, int]
+    is_warm: bool
+    is_spawned: bool
+    preload: list[str]
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -258,8 +266,12 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     """Be one listener; return the exit status."""
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes)
     spool = Spool(choices.spool, choices.max_bytes)
-    select = selector(choices.select, choices.weights)
-    listener = Slot(client, choices.queues, _work(choices), spool, choices.defaults(), select=select, master=master)
+    if not _preload(choices.preload):
+        return EXIT_CONFIGURATION
+    listener = Slot(
+        client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
+        is_warm=choices.is_warm, pool=_pool(choices), master=master,
+    )
     try:
         return EXIT_DRAINED if listener.run() else 0
     except RedisRefused as error:
@@ -280,7 +292,7 @@ def check_work(choices: Choices) -> str | None:
 
     def try_import() -> int:
         try:
-            task_process.resolve(choices.handler or "")
+            resolve(choices.handler or "")
         except BaseException as error:                 # a module may call sys.exit when it is imported
             is_ours = isinstance(error, BluequeError)
             reason = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
@@ -318,6 +330,8 @@ def main() -> int:
     if refusal is None:
         try:
             Spool(choices.spool, choices.max_bytes).open()
+            if (pool := _pool(choices)) is not None:
+                pool.open()
         except SpoolRefused as error:
             refusal = str(error)
     if refusal is not None:
@@ -347,10 +361,32 @@ def _shown(choices: Choices) -> str:
     return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
 
 
-def _work(choices: Choices) -> task_process.Work:
-    if choices.command is not None:
-        return task_process.program(choices.command, choices.max_bytes)
-    return task_process.handler(functools.partial(task_process.resolve, choices.handler or ""), choices.max_bytes)
+def _life(choices: Choices) -> Callable[[Spool, int, bool], int]:
+    """Return what a task process does from its fork on."""
+    asked = (choices.handler, choices.command, choices.max_bytes)
+    if choices.is_spawned:
+        return functools.partial(spawned.become, *asked)
+    return functools.partial(task_process.main, spawned.work_of(*asked))
+
+
+def _pool(choices: Choices) -> Pool | None:
+    if not choices.resources:
+        return None
+    return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
+
+
+def _preload(modules: list[str]) -> bool:
+    """Import them here, for all task processes to have; False: that is not to be done."""
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    except BaseException as error:                     # a module may call sys.exit when it is imported
+        log.error("cannot preload %s: %s: %s%s", name, type(error).__name__, error, _place(error))
+        return False
+    if modules:
+        gc.collect()
+        gc.freeze()
+    return True
 
 
 def _warm_up(choices: Choices) -> None:

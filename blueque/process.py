@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import select
+import signal
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from blueque.proc import has_ended, read_all_stats, read_stat
 from blueque.signals import signal_name
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kernel: that of the machine, not of a container
 
 
@@ -131,9 +132,14 @@ def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") ->
 
 def become_subreaper() -> None:
     """Make orphans among our descendants our children, so that they can be waited for."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
+
+
+def die_with_parent(is_wanted: bool) -> None:
+    """Have the kernel kill this process as soon as its parent is dead, or not any more."""
+    _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL if is_wanted else 0, 0, 0, 0)
 
 
 def fork(body: Callable[[], int]) -> int:
@@ -142,10 +148,11 @@ def fork(body: Callable[[], int]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    _leave_with(body)
+    leave_with(body)
 
 
-def _leave_with(body: Callable[[], int]) -> NoReturn:
+def leave_with(body: Callable[[], int]) -> NoReturn:
+    """End this process with what `body()` returns, and without what Python does at its end."""
     status = 1
     try:
         status = body()
@@ -285,6 +292,11 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from blueque.inspector import Inspector
 from blueque.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.retry import Retry
 from blueque.task import Task
+from blueque.task_id import TaskId, id_of_key, key_fields
 from blueque.values import encode, require_queue_name, require_text_keys, require_time, require_whole
 
 Options = dict[str, str | int | float]
@@ -41,6 +42,8 @@ class Queue(ManyTasks):
         self,
         parameters: Any,
         *,
+        key: str | None = None,
+        keep: float | str = "1d",
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
@@ -50,10 +53,12 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
-    ) -> str:
-        """Put a new task in line and return its id.
+    ) -> TaskId:
+        """Put a new task in line and return its id, a str that also knows whether the task `is_new`.
 
         parameters: a str is stored untouched; anything else as JSON, and comes back as that.
+        key: the same key in the same queue is the same task, and makes no second one while the first is in Redis.
+        keep: how long the key counts when its task was deleted; seconds, or text as "1d".
         priority: -100 to 100; higher is first, and of equal ones the older.
         resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside for the task.
         lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence", 3): three.
@@ -68,13 +73,16 @@ class Queue(ManyTasks):
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
-        return self._enqueue(parameters, self._options(retry, its_limits, priority, resources, lock))
+        options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
+        return self._enqueue(parameters, options, key)
 
     def schedule(
         self,
         parameters: Any,
         eta: float | datetime,
         *,
+        key: str | None = None,
+        keep: float | str = "1d",
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
@@ -84,7 +92,7 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
-    ) -> str:
+    ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
@@ -93,16 +101,16 @@ class Queue(ManyTasks):
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
-        options = self._options(retry, its_limits, priority, resources, lock)
+        options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
         now = time.time()
         due = require_time(eta)
         if due < now:
-            return self._enqueue(parameters, options)
+            return self._enqueue(parameters, options, key)
         text, encoding = self._encode(parameters)
-        task_id = str(uuid.uuid4())
-        protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now, options)
+        task_id = str(uuid.uuid4()) if key is None else id_of_key(self.name, key)
+        is_new = protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now, options)
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
-        return task_id
+        return TaskId(task_id, is_new or key is None)
 
     def enqueue_due_tasks(self) -> list[str]:
         """Put every task whose eta has come in line, earliest first, and return their ids.
@@ -244,12 +252,12 @@ class Queue(ManyTasks):
         """
         protocol.wake(self._redis, self.name)
 
-    def _enqueue(self, parameters: Any, options: Options) -> str:
+    def _enqueue(self, parameters: Any, options: Options, key: str | None) -> TaskId:
         text, encoding = self._encode(parameters)
-        task_id, spare = self._ids()
-        protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), options, spare)
+        task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
+        is_new = protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), options, spare)
         log.info("enqueue task=%s queue=%s", task_id, self.name)
-        return task_id
+        return TaskId(task_id, is_new or key is None)      # without a key it is there by an earlier try of this call
 
     def _options(
         self,

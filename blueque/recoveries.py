@@ -26,6 +26,7 @@ class Recoveries:
         self._redis, self._inspector = redis, Inspector(redis)
         self._judges = {queue: Recovery(redis, queue) for queue in queues}
         self._refused: set[str] = set()                # queues that Redis would not show us, and that we have named
+        self._is_at_once = True                        # whether all can be looked at together
 
     def own(self, queue: str, node: str) -> None:
         """Know the listener on whose behalf we judge: its own registration is not judged."""
@@ -41,12 +42,13 @@ class Recoveries:
         if len(self._judges) == 1:
             (judge,) = self._judges.values()
             return judge.step()
-        try:
-            return self._look_at_all()
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
-            return self._look_one_by_one()
+        if self._is_at_once:
+            try:
+                return self._look_at_all()
+            except RedisRefused as error:
+                if error.code != "WRONGTYPE":
+                    raise
+        return self._look_one_by_one()
 
     def _look_at_all(self) -> list[Task]:
         judges = list(self._judges.values())
@@ -69,10 +71,12 @@ class Recoveries:
     def _look_one_by_one(self) -> list[Task]:
         """Look at each queue by itself: a key of one is not what it should be, and the others are not to blame."""
         orphans: list[Task] = []
+        self._is_at_once = True
         for queue, judge in self._judges.items():
             try:
                 orphans += judge.step()
             except RedisRefused as error:
+                self._is_at_once = False
                 if queue not in self._refused:
                     log.warning("cannot judge the listeners of queue=%s: %s", queue, error)
                     self._refused.add(queue)

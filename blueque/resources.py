@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import stat
 import struct
@@ -17,7 +18,12 @@ import time
 from collections.abc import Iterator, Mapping
 
 from blueque.errors import SpoolRefused
+from blueque.lines import write_needs
 
+log = logging.getLogger("blueque")
+
+GPU = "gpu"                                            # a resource that CUDA knows, too
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST_NUMBERED = 1024                                   # a resource of more units, as memory is, has none with numbers
 _TRIES = 50                                            # to be the only one who claims, a millisecond each
 
@@ -42,6 +48,10 @@ class Claim:
         """Return the descriptors; a process that gets copies of all holds the claim, too."""
         return list(self._descriptors)
 
+    def devices(self) -> str:
+        """Return the numbers as a text for people, `gpu=0,1`; empty: there are none."""
+        return " ".join(f"{name}={','.join(map(str, numbers))}" for name, numbers in sorted(self.numbers.items()))
+
     def granted(self) -> dict[str, list[int] | int]:
         """Return the numbers of each resource, or the amount where it has none."""
         return {name: self.numbers.get(name, amount) for name, amount in self.amounts.items()}
@@ -51,6 +61,32 @@ class Claim:
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def environment(
+    totals: Mapping[str, int], granted: Mapping[str, list[int] | int], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the variables that tell a task what it has been given, on a node with these totals.
+
+    CUDA_VISIBLE_DEVICES holds its GPUs alone: none, if it has asked for none, so that it cannot take another's. Where the
+    listener has the variable itself, the numbers count in that list.
+    """
+    found = {}
+    for name, given in granted.items():
+        text = ",".join(map(str, given)) if isinstance(given, list) else str(given)
+        found[f"BLUEQUE_RESOURCE_{name.upper().replace('.', '_').replace('-', '_')}"] = text
+    if 0 < totals.get(GPU, 0) <= MOST_NUMBERED:
+        given = granted.get(GPU, [])
+        devices = visible_devices(environ)
+        numbers = given if isinstance(given, list) else []
+        found[_VISIBLE] = ",".join(devices[number] if devices else str(number) for number in numbers)
+    return found
+
+
+def visible_devices(environ: Mapping[str, str] = os.environ) -> list[str] | None:
+    """Return which GPUs CUDA lets us see, as it names them; None: all."""
+    text = environ.get(_VISIBLE)
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 class Pool:
@@ -65,6 +101,9 @@ class Pool:
 
     def open(self) -> None:
         """Make the directory if need be, and see that the file system can do what we need. Raises SpoolRefused."""
+        devices = visible_devices()
+        if devices is not None and self.totals.get(GPU, 0) > len(devices):
+            raise SpoolRefused(f"--resource gpu={self.totals[GPU]}, but CUDA_VISIBLE_DEVICES names {len(devices)}")
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             status = os.lstat(self._directory)
@@ -80,27 +119,15 @@ class Pool:
             )
 
     def claim(self, wanted: Mapping[str, int]) -> Claim | None:
-        """Take that much of each resource, now and all or nothing; None: there is not as much free, or never was.
-
-        Raises OSError when the files cannot be opened.
-        """
+        """Take that much of each resource, now and all or nothing; None: there is not as much free, or never was."""
         amounts = {name: amount for name, amount in wanted.items() if amount}
         if not self.has(amounts):
             return None
-        taken: dict[str, list[Range]] = {}
-        with contextlib.ExitStack() as undo, self._alone():
-            descriptors = []
-            for name, amount in sorted(amounts.items()):
-                descriptor = self._open(name)
-                undo.callback(os.close, descriptor)
-                descriptors.append(descriptor)
-                ranges = _take(descriptor, self.totals[name], amount)
-                if ranges is None:
-                    return None
-                taken[name] = ranges
-            undo.pop_all()
-        numbers = {name: [*_units(ranges)] for name, ranges in taken.items() if self.totals[name] <= MOST_NUMBERED}
-        return Claim(amounts, numbers, descriptors)
+        try:
+            return self._claim(amounts)
+        except OSError as error:                       # no more files may be open, or somebody has removed the directory
+            log.error("cannot claim %s: %s", write_needs(amounts), error)
+            return None
 
     def has(self, wanted: Mapping[str, int]) -> bool:
         """Tell whether there is that much of each resource, free or not."""
@@ -116,6 +143,22 @@ class Pool:
             finally:
                 os.close(descriptor)
         return found
+
+    def _claim(self, amounts: dict[str, int]) -> Claim | None:
+        taken: dict[str, list[Range]] = {}
+        with contextlib.ExitStack() as undo, self._alone():
+            descriptors = []
+            for name, amount in sorted(amounts.items()):
+                descriptor = self._open(name)
+                undo.callback(os.close, descriptor)
+                descriptors.append(descriptor)
+                ranges = _take(descriptor, self.totals[name], amount)
+                if ranges is None:
+                    return None
+                taken[name] = ranges
+            undo.pop_all()
+        numbers = {name: [*_units(ranges)] for name, ranges in taken.items() if self.totals[name] <= MOST_NUMBERED}
+        return Claim(amounts, numbers, descriptors)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

@@ -37,6 +37,10 @@ class Roster:
         """Return the pids of all listeners that live."""
         return set(self._entries())
 
+    def queues(self) -> set[str]:
+        """Return the queues of all listeners that live."""
+        return {str(queue) for entry in self._entries().values() for queue in entry.get("queues", [])}
+
     def left_behind(self, queues: Sequence[str]) -> set[int]:
         """Return the pids of the listeners of any of these queues that live and whose master is gone."""
         found: set[int] = set()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque import process, task_process
+from blueque import process
 from blueque.adoption import Adoption, Candidate
 from blueque.attempt import Attempt
 from blueque.attending import Attending
@@ -21,8 +22,11 @@ from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.gate import Word, open_gate
 from blueque.limits import of
+from blueque.lines import parse_needs
 from blueque.orders import Order, OrderCame, Orders
+from blueque.resources import Claim, Pool, environment
 from blueque.roster import Roster
 from blueque.selection import Select
 from blueque.spares import Spare, Spares
@@ -59,7 +63,9 @@ class Slot:
     """One listener, of one queue or several, with its task.
 
     select: from which of several queues it takes, see selection.py.
-    work: what a task process does, see `task_process`.
+    life: what a task process does from its fork to its exit status, as `task_process.main`, given all but the work.
+    is_warm: whether it prepares its work before there is any.
+    pool: what the node has for tasks that need some of it.
     master: None in a program of the user's own, whose other children are not ours.
     """
 
@@ -67,17 +73,21 @@ class Slot:
         self,
         client: Client,
         queues: Sequence[str],
-        work: task_process.Work,
+        life: Callable[[Spool, int, bool], int],
         spool: Spool,
         defaults: Defaults,
         *,
         select: Select | None = None,
+        is_warm: bool = True,
+        pool: Pool | None = None,
         master: Master | None = None,
         obeys_terminal: bool = False,
     ) -> None:
         # No patience: it would sleep where no signal reaches it, and say each time what we say once.
-        self._client, self._work, self._spool, self._defaults = client.with_patience(0), work, spool, defaults
+        self._client, self._life, self._spool, self._defaults = client.with_patience(0), life, spool, defaults
         self._listeners = self._client.get_listener_group(queues, select)
+        for listener in self._listeners:
+            listener.pool = pool
         self._master = master
         self._orders = Orders(master.lifeline if master else None, obeys_terminal, self._bury)
         self._roster = Roster(spool.root)
@@ -89,8 +99,11 @@ class Slot:
             self._client, self._listeners, defaults, self._orders, self._upkeep, self._children,
             self._call_for_adopters, self._trouble,
         )
-        self._spares = Spares(self._become_task_process)
+        self._spares = Spares(self._become_task_process, is_warm)
+        self._pool = pool
+        self._claim: Claim | None = None               # of our task
         self._task_pid: int | None = None
+        self._stillborn = 0                            # task processes, one after the other, that died before they began
         self._are_tasks_short = False
 
     def run(self) -> bool:
@@ -99,6 +112,8 @@ class Slot:
         Raises RedisRefused at the start when there is no hope of ever working, SpoolRefused.
         """
         self._spool.open()
+        if self._pool is not None:
+            self._pool.open()
         if self._master is not None:
             process.become_subreaper()
             self._join_roster(self._master.pid)
@@ -149,6 +164,7 @@ class Slot:
                 self._attending.attend(watch)
                 self._task_pid = None
                 self._bury()                           # those that came after it had to wait for it
+                self._tell_of_resources(watch.task)
                 return True
         return False
 
@@ -252,18 +268,48 @@ class Slot:
             attempt, spare = self._prepare(task)
         except OrderCame:                                   # nothing of it has run
             self._hand_back(task)
+            self._give_back(task)
             return
         self._task_pid = spare.pid
         began = time.monotonic()
         started = self._start(task, spare, attempt)
         watch = self._watch(started or task, attempt, spare.pid, is_child=True)
         if started is None:
+            process.signal_group(spare.pid, signal.SIGKILL)     # an import may go on for ever, and it holds nothing
             self._attending.bury(watch)
         else:
             self._attending.attend(watch)
+            self._look_if_stillborn(task, spare, attempt)
         self._are_tasks_short = time.monotonic() - began < SHORT
         self._task_pid = None
         self._bury()                                   # those that came after it had to wait for it
+        self._give_back(task)
+
+    def _look_if_stillborn(self, task: Task, spare: Spare, attempt: Attempt) -> None:
+        """See that we do not fork for nothing again and again, should task processes die before they begin."""
+        if attempt.has_begun():
+            self._stillborn = 0
+            return
+        self._stillborn += 1
+        self._spares.cool_down(spare.pid, f"task={task.id}")
+        if self._stillborn > 1:
+            self._rest(LOOK_FOR_ROOM)
+
+    def _give_back(self, task: Task) -> None:
+        """Let go of what was set aside for the task."""
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+            self._tell_of_resources(task)
+
+    def _tell_of_resources(self, task: Task) -> None:
+        """Wake listeners of all queues of our node, if what the task had may be what their next one waits for."""
+        needs = parse_needs(task.fields.get("needs", ""))
+        if needs is not None and needs.resources:
+            try:
+                self._listeners.wake({*self._listeners.queues, *self._roster.queues()})
+            except (RedisAway, RedisRefused) as error:
+                log.debug("cannot wake others: %s", error)     # they look for themselves at each beat
 
     def _watch(self, task: Task, attempt: Attempt, pid: int, is_child: bool) -> Watch:
         limits = of(task.fields, self._defaults.of(task.queue).limits)
@@ -293,10 +339,12 @@ class Slot:
     def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
         """Record the start, open the gate, return the started task; None: it is not ours, and the gate stays closed."""
         facts = {**process.identity(spare.pid), "files": f"{process.host_name()}:{attempt.path}"}
+        if self._claim is not None and self._claim.numbers:
+            facts["devices"] = self._claim.devices()
         processor = self._client.get_processor(task)
         try:
             self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
-            task_process.open_gate(spare.gate, attempt)
+            self._open_gate(spare, attempt)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
             self._attending.close(attempt)
@@ -312,6 +360,13 @@ class Slot:
         news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
         return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
 
+    def _open_gate(self, spare: Spare, attempt: Attempt) -> None:
+        """Let the process run the attempt, and hold what was set aside for it. Raises BrokenPipeError."""
+        granted = self._claim.granted() if self._claim is not None else {}
+        environ = environment(self._pool.totals, granted) if self._pool is not None else {}
+        held = self._claim.filenos() if self._claim is not None else []
+        open_gate(spare.gate, Word(attempt.path, granted, environ), held)
+
     def _have_spares(self) -> None:
         if not self._spares.pids:
             try:
@@ -321,6 +376,8 @@ class Slot:
 
     def _prepare(self, task: Task) -> tuple[Attempt, Spare]:
         """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
+        listener = self._listeners.of(task.queue)
+        self._claim, listener.claim = listener.claim, None
         attempt: Attempt | None = None
         spare: Spare | None = None
         while True:
@@ -338,10 +395,12 @@ class Slot:
                 self._spool_trouble.tell(None)
                 return attempt, spare
 
-    def _become_task_process(self, gate: int) -> int:
+    def _become_task_process(self, gate: int, is_warm: bool) -> int:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
         self._orders.forget()
         if self._master is not None:
             os.close(self._master.requests)
-        return task_process.main(self._work, self._spool, gate)
+        if self._claim is not None:
+            self._claim.close()                        # of the task that runs meanwhile, and not ours
+        return self._life(self._spool, gate, is_warm)

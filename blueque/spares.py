@@ -2,22 +2,28 @@
 
 A fork is expensive twice: the child copies each page that it writes to, and so does the listener until the next fork. So
 task processes are forked ahead, off the way of a task, and several in a row while tasks are short: then the listener
-copies its pages once for all of them. A spare has run nothing of the user's; its gate shut, it leaves.
+copies its pages once for all of them. A warm one has prepared its work, too: imported the handler. Its gate shut, it leaves.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import process, signals, task_process
+from blueque import gate, process, signals, task_process
+
+log = logging.getLogger("blueque")
+
+COLD = 60.0                                            # seconds for which none prepares its work after one has died of it
 
 
 class Spare(NamedTuple):
-    """A waiting process; `gate` is our end of its pipe: it learns from it what to do, or leaves when it is closed."""
+    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is closed."""
 
     pid: int
     gate: int
@@ -26,11 +32,12 @@ class Spare(NamedTuple):
 class Spares:
     """The waiting task processes of one listener.
 
-    become: the whole life of one, given its end of the pipe; returns its exit status.
+    become: the whole life of one, given its end of the gate, and whether to prepare its work; returns its exit status.
     """
 
-    def __init__(self, become: Callable[[int], int]) -> None:
-        self._become = become
+    def __init__(self, become: Callable[[int, bool], int], is_warm: bool) -> None:
+        self._become, self._is_warm = become, is_warm
+        self._cold_until = 0.0
         self._waiting: list[Spare] = []
 
     @property
@@ -45,12 +52,13 @@ class Spares:
 
     def fill(self, count: int) -> None:
         """Fork until so many wait. Raises OSError."""
+        is_warm = self._is_warm and time.monotonic() >= self._cold_until
         while len(self._waiting) < count:
-            theirs, ours = os.pipe()
+            theirs, ours = gate.make()
             try:
                 # Until it stands on its own feet, the child would take a signal that is ours, and pass it on to us.
                 with signals.blocked(task_process.SIGNALS):
-                    pid = process.fork(functools.partial(self._be_spare, theirs, ours))
+                    pid = process.fork(functools.partial(self._be_spare, theirs, ours, is_warm))
             except OSError:
                 os.close(ours)
                 raise
@@ -64,7 +72,17 @@ class Spares:
             if process.peek_ending(spare.pid) is not None:
                 self._waiting.remove(spare)
                 os.close(spare.gate)
-                process.reap(spare.pid)
+                self.cool_down(spare.pid, process.describe(process.wait_for(spare.pid)))
+
+    def cool_down(self, pid: int, how: str) -> None:
+        """Prepare no work ahead for a while: one has died before it had any, and the next might, too.
+
+        What an import does is then done by a task, which fails with it, and nobody forks for nothing again and again.
+        """
+        now = time.monotonic()
+        if self._is_warm and now >= self._cold_until:
+            log.warning("pid=%d ended before it had begun a task (%s): importing nothing ahead for %g s", pid, how, COLD)
+        self._cold_until = now + COLD
 
     def dismiss(self) -> None:
         """Send all away."""
@@ -75,9 +93,9 @@ class Spares:
         for spare in waiting:
             process.reap(spare.pid)
 
-    def _be_spare(self, theirs: int, ours: int) -> int:
-        # The others' pipes too: while we held a copy of an end, its process would not notice that the listener is gone.
-        for gate in [ours, *(spare.gate for spare in self._waiting)]:
-            os.close(gate)
+    def _be_spare(self, theirs: int, ours: int, is_warm: bool) -> int:
+        # The others' gates too: while we held a copy of an end, its process would not notice that the listener is gone.
+        for end in [ours, *(spare.gate for spare in self._waiting)]:
+            os.close(end)
         self._waiting = []
-        return self._become(theirs)
+        return self._become(theirs, is_warm)

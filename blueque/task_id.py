@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import uuid
 
 from blueque.errors import InvalidInput, InvalidType
+from blueque.settings import parse_duration
+from blueque.values import require_number
 
 MAX_KEY_BYTES = 1000
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never change.
@@ -55,6 +58,18 @@ def id_of_key(queue: str, key: str) -> str:
     octets[8] = octets[8] & 0x3F | 0x80
     text = octets.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | float]:
+    """Return the fields of a task that is to have a key: `enqueued_by` is random; none if it has no key."""
+    kept = require_keep(keep)
+    return {} if key is None else {"key": require_key(key), "keep": kept, "enqueued_by": os.urandom(8).hex()}
+
+
+def require_keep(keep: object) -> int:
+    """Return whole seconds: for how long a key counts when its task was deleted."""
+    seconds = parse_duration(keep) if isinstance(keep, str) else keep
+    return math.ceil(require_number(seconds, "keep"))
 
 
 def require_key(key: object, what: str = "a key") -> str:

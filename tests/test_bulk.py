@@ -395,22 +395,6 @@ def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
     assert ids == [task_id.id_of_key("video", key) for key in "abac"]
 
 
-def test_the_id_of_a_key_is_the_uuid_that_the_document_says():
-    namespace = uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque")
-
-    assert namespace == task_id.NAMESPACE
-    assert task_id.id_of_key("vidéo", "a.mov:v2") == str(uuid.uuid5(namespace, "vidéo\0a.mov:v2"))
-
-
-def test_random_ids_are_uuids_of_version_4_and_all_different():
-    ids = [task.decode() for task in task_id.random_ids(1000)]
-
-    assert {(uuid.UUID(task).version, uuid.UUID(task).variant, str(uuid.UUID(task)) == task) for task in ids} == {
-        (4, uuid.RFC_4122, True)
-    }
-    assert len({*ids}) == 1000
-
-
 @pytest.mark.parametrize("key", ["", "x" * 1001, 7, None, "\ud800"])
 def test_a_bad_key_is_refused_with_its_position(queue, state, key):
     with pytest.raises(InvalidInput, match="keys: at position 1"):

@@ -280,6 +280,7 @@ TASK = {
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
 NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
+WITH_KEY = {**NEW, "KEY": "a", "KEEP": 60, "MARK": "m", "GIVEN": {"key": "a", "keep": 60, "enqueued_by": "m"}}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
     **NEW, "ALL": ["t1", "t2", "t3"], "TASK": ["t1", "t2", "t3"], "TEXTS": TEXTS, "FIRST": "t1", "PARAMETERS": TEXTS,
@@ -327,12 +328,12 @@ def lost(node: str = NODE, instance: str = I) -> Given:
 
 
 def enqueue(values: Values) -> Given:
-    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, None)
+    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
     return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], encoding, 9.25, options)
 
 
 def schedule(values: Values) -> Given:
-    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, None)
+    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
     return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options)
 
 
@@ -567,9 +568,16 @@ SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
+    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, block=1),
+    Sample("enqueue", "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, block=1, until="MULTI"),
+    Sample("enqueue", "with a key that is kept", raw("SET", keys.key_kept("t1"), "m2"), enqueue(WITH_KEY), WITH_KEY, block=1,
+           until="MULTI"),
     Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
     Sample("schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
     Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
+    Sample("schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, block=1),
+    Sample("schedule", "with a key, again", enqueued("t1"), schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, block=1,
+           until="MULTI"),
     Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY),
     Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON),
     Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI"),
@@ -895,7 +903,7 @@ def test_remarks_in_blocks_are_of_the_two_kinds_that_the_document_explains():
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
-    (block,), (look_ahead,) = blocks(sections()["enqueue"]), blocks(chapter("Looking ahead"))
+    (block, _), (look_ahead,) = blocks(sections()["enqueue"]), blocks(chapter("Looking ahead"))
 
     first = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2"))
     second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", None, 9.25))

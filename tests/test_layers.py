@@ -26,18 +26,19 @@ LAYERS = {
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
-        "attempt", "resources", "roster", "spool", "tree", "trouble",
+        "attempt", "gate", "output", "resources", "roster", "spool", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
         "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
-        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery", "recoveries", "doctor",
+        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",
+        "recoveries", "doctor",
     ],
     "programs": [
-        "orders", "task_process", "spares", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master",
-        "scheduler", "demo", "demo_*",
+        "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",
+        "forking_runner", "master", "scheduler", "demo", "demo_*",
     ],
     "faces": ["cli.*"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it

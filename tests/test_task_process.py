@@ -7,7 +7,7 @@ import json
 import pytest
 
 from blueque import Fail, Retry, RetryLater
-from blueque.task_process import _record_of
+from blueque.records import record_of as _record_of
 
 
 class Busy(ConnectionError):

@@ -24,7 +24,9 @@ from blueque.cli.options import (
 )
 from blueque.errors import InvalidInput
 from blueque.limits import fields
+from blueque.lines import require_resources
 from blueque.process import is_in_container
+from blueque.resources import GPU
 from blueque.retry import Retry
 from blueque.selection import NAMES, require_weight
 
@@ -57,6 +59,17 @@ class _WithProgram(click.Command):
     help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
 )
 @click.option("--slots", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many tasks at a time.")
+@click.option(
+    "--resource", "resources", metavar="NAME=AMOUNT", multiple=True,
+    help="What this node has for tasks that ask for some of it, such as gpu=2 or memory=64GiB; shared with other listeners "
+    "of the same --spool.",
+)
+@click.option(
+    "--warm/--no-warm", "is_warm", default=None,
+    help="Import the callable before there is a task; the default, unless the node has gpu.",
+)
+@click.option("--spawn", "is_spawned", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
+@click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in the listener, for all its forks.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, default="7d", show_default=True, help="How long the files of a past attempt stay.")
 @click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
@@ -79,6 +92,10 @@ def command(
     handler: str | None,
     program: list[str] | None,
     slots: int,
+    resources: tuple[str, ...],
+    is_warm: bool | None,
+    is_spawned: bool,
+    preload: tuple[str, ...],
     spool: str | None,
     keep: float,
     beat: float | None,
@@ -111,6 +128,11 @@ def command(
     """
     if (handler is None) == (program is None):
         raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
+    if program is not None and (is_spawned or preload):
+        raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
+    if is_spawned and preload:
+        raise click.UsageError("--preload is for forks: a fresh interpreter (--spawn) imports everything itself")
+    amounts = _amounts(resources)
     client = invocation.client()                       # refuses a bad address; does not connect
     names, weights, select = _chosen(client, queues, select)
     url, source = invocation.address()
@@ -125,6 +147,7 @@ def command(
         names, select, weights, slots, url, source, spool or settings.spool(), client.max_bytes, keep, handler, program,
         held_to, timing, retry.to_text() if retry is not None else None,
         on_term or ("drain" if is_in_container() else "leave"),
+        amounts, GPU not in amounts if is_warm is None else is_warm, is_spawned, preload,
     ]
     _become_master(choices)
 
@@ -152,6 +175,20 @@ def _chosen(client: Client, words: Sequence[str], select: str | None) -> tuple[l
     if select != "lottery" and heavy is not None:
         raise click.UsageError(f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery")
     return names, weights, select
+
+
+def _amounts(words: Sequence[str]) -> dict[str, int]:
+    """Return how much of each resource there is."""
+    amounts: dict[str, str] = {}
+    for word in words:
+        name, _, amount = word.partition("=")
+        if not amount or name in amounts:
+            raise click.UsageError(f"--resource {word}: " + ("named twice" if amount else "write NAME=AMOUNT"))
+        amounts[name] = amount
+    try:
+        return require_resources(amounts)
+    except InvalidInput as error:
+        raise click.UsageError(f"--resource: {error}") from error
 
 
 def _become_master(choices: list[object]) -> None:

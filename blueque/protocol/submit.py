@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
 from blueque.lines import line_of
 from blueque.protocol.attempt import make_known, stand
-from blueque.protocol.looks import absence
+from blueque.protocol.looks import absence, absence_of_keys
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.values import CENTURY
 
@@ -26,17 +27,17 @@ def enqueue(
     options: Options = None,
     spare: str | None = None,
 ) -> bool:
-    """Put a new task in line. True: it is there now; False: the id was there before.
+    """Put a new task in line. True: it is there now; False: the id was there before, or its key still counts.
 
-    options: such as retry, time_limit, priority and needs.
+    options: such as retry, time_limit, priority and needs; with a key also keep and enqueued_by, a random mark of this call.
     spare: an id for the next call on this connection; its look travels with our EXEC.
     """
     given = options or {}
     line = line_of(str(given.get("priority", "")), str(given.get("needs", "")))
 
-    def decide(exists: int) -> Answer | Change:
-        if exists:
-            return Answer(False)
+    def decide(exists: int, *others: Any) -> Answer | Change:
+        if _is_taken(exists, *others):
+            return Answer(_is_own(given, *others))
         return Change(
             [
                 ("HSET", keys.task(task), "status", "pending", *new_fields(queue, parameters, encoding, now, options)),
@@ -48,7 +49,8 @@ def enqueue(
             True,
         )
 
-    return bool(transact(redis, "enqueue", absence(task), decide, ahead=absence(spare) if spare else None))
+    look = absence_of_keys([task]) if "key" in given else absence(task)
+    return bool(transact(redis, "enqueue", look, decide, ahead=absence(spare) if spare else None))
 
 
 def schedule(
@@ -61,12 +63,13 @@ def schedule(
     now: float,
     options: Options = None,
 ) -> bool:
-    """Create a task that joins the line at `eta`. True: it is there now; False: the id was there before."""
+    """Create a task that joins the line at `eta`. The rest is as for enqueue."""
+    given = options or {}
     fields = new_fields(queue, parameters, encoding, now, options)
 
-    def decide(exists: int) -> Answer | Change:
-        if exists:
-            return Answer(False)
+    def decide(exists: int, *others: Any) -> Answer | Change:
+        if _is_taken(exists, *others):
+            return Answer(_is_own(given, *others))
         return Change(
             [
                 ("HSET", keys.task(task), "status", "scheduled", *fields, "eta", eta),
@@ -77,7 +80,8 @@ def schedule(
             True,
         )
 
-    return bool(transact(redis, "schedule", absence(task), decide))
+    look = absence_of_keys([task]) if "key" in given else absence(task)
+    return bool(transact(redis, "schedule", look, decide))
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -140,6 +144,16 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
     key = keys.task(task)
     look = Look([key], [("EXISTS", key), ("HMGET", key, "status", "queue", "keep", "enqueued_by")], task)
     return bool(transact(redis, "delete", look, decide))
+
+
+def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:
+    return bool(exists) or kept[0] is not None
+
+
+def _is_own(options: Mapping[str, Any], mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:
+    """Tell whether an earlier try of this very call has made the task: known only of one with a key."""
+    own = options.get("enqueued_by")
+    return own is not None and own in (mark, kept[0])
 
 
 def new_fields(queue: str, parameters: str, encoding: str | None, now: float, options: Options) -> list[str | float]:

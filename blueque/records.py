@@ -1,0 +1,87 @@
+"""Records: how an attempt ended, in the words of an exit record: see `Attempt.write_exit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blueque import process, signals
+from blueque.attempt import Attempt
+from blueque.errors import InvalidInput
+from blueque.retry import MAX_NAME, class_name, class_names
+from blueque.values import printable, require_number
+from blueque.verdicts import Fail, RetryLater
+
+MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
+MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
+
+Record = dict[str, Any]
+
+
+def record_of(error: BaseException) -> Record:
+    """Return the record of what the handler has raised."""
+    if isinstance(error, SystemExit):
+        code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
+        if code == 0:                                  # a program that ends like this has succeeded
+            return {"status": "complete", "result": "null", "result_encoding": "json"}
+        if code is not None:
+            return {"status": "failed", "error": f"sys.exit({code})", "error_type": "exit", "exit_code": code}
+        said = printable(error.code, MAX_ERROR)
+        return {"status": "failed", "error": f"sys.exit: {said}", "error_type": "exit", "exit_code": 1}
+    if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
+        return record
+    import traceback  # here: a listener forks all day and never needs it
+
+    kind = type(error)
+    message = printable(error, MAX_ERROR)
+    try:
+        trace = printable("".join(traceback.format_exception(error))[-MAX_ERROR:], 4 * MAX_ERROR)
+    except Exception:                                  # the exception of the user's own class cannot even be shown
+        trace = ""
+    record = {
+        "status": "failed",
+        "error": printable(f"{kind.__qualname__}: {message}" if message else kind.__qualname__, MAX_ERROR),
+        "error_type": printable(class_name(kind), MAX_ERROR),
+        "error_types": [printable(name, MAX_NAME) for name in class_names(kind)],
+        "traceback": trace,
+    }
+    if isinstance(error, Fail):
+        record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
+    return record
+
+
+def record_of_ending(ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True) -> Record:
+    """Return the exit record of a task process that left none.
+
+    is_out_of_memory: the kernel was killing processes for want of memory at the time.
+    """
+    before = "" if has_begun else " before it had begun"
+    if ending.signal is None:
+        error = f"the process left with exit code {ending.exit_code} and without a result{before}"
+        return {"status": "failed", "error": error, "error_type": "exit", "exit_code": ending.exit_code}
+    error = f"killed by {ending.signal}{before}" + (" (core dumped)" if ending.dumped_core else "")
+    if ending.signal == "SIGKILL" and is_out_of_memory:
+        error += ": out of memory; the kernel was ending processes for want of it"
+        return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
+    return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
+
+
+def record_of_exit(code: int, attempt: Attempt) -> Record:
+    """Return the record of a program that has not ended well.
+
+    code: as os.waitstatus_to_exitcode gives it; negative for a signal."""
+    lines = attempt.tail("stderr", MAX_ERROR).strip().split("\n")[-MAX_ERROR_LINES:]
+    said = ":\n" + "\n".join(lines) if any(lines) else ""
+    if code < 0:
+        name = signals.signal_name(-code)
+        return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
+    return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
+
+
+def _record_of_wish(error: RetryLater) -> Record | None:
+    """Return None for one that has lost its seconds, in a class of the user's own: such a wish cannot be granted."""
+    try:
+        seconds = require_number(error.seconds, "seconds")
+        said = printable(error, MAX_ERROR)
+    except (AttributeError, InvalidInput):
+        return None
+    return {"status": "failed", "error": said, "error_type": "RetryLater", "retry_after": seconds}

@@ -1,0 +1,372 @@
+"""ListenerGroup: one listener of several queues."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+from running import until
+
+from blueque import Client, NotRegistered, RoundRobin, protocol
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.process import node_id
+from blueque.protocol import transaction
+from blueque.settings import Timing
+
+MANY = [f"queue {number}" for number in range(100)]
+
+
+@pytest.fixture
+def group(client):
+    """One of two queues that is registered, as the listener program registers."""
+    return registered(client.get_listener("video", "audio"))
+
+
+def registered(group):
+    for listener in group:
+        listener.register(Timing())
+    return group
+
+
+def done(client, task):
+    processor = client.get_processor(task)
+    processor.start(os.getpid())
+    processor.complete("")
+
+
+def taken(client, group):
+    """Take until nothing is left, and return the queues in the order of the tasks."""
+    order = []
+    while (task := group.take()) is not None:
+        order.append(task.queue)
+        done(client, task)
+    return order
+
+
+def awake(cli):
+    return {key.removeprefix("blueque_wake_") for key in cli.keys("blueque_wake_*")}
+
+
+def blocked(cli):
+    return cli.info("clients")["blocked_clients"]
+
+
+@pytest.fixture
+def round_trips(client):
+    """Count how often something is sent while an action goes on."""
+    def count(action):
+        connection = client._redis.connection()
+        sent, send = [], connection.send
+        connection.send = lambda commands: sent.append(1) or send(commands)
+        try:
+            action()
+        finally:
+            del connection.send
+        return len(sent)
+
+    return count
+
+
+# Choosing
+
+def test_it_takes_from_the_first_queue_that_has_work(client):
+    for queue, count in (("A", 5), ("B", 2), ("C", 3)):
+        for _ in range(count):
+            client.get_queue(queue).enqueue("")
+    assert "".join(taken(client, registered(client.get_listener("C", "B", "A")))) == "CCCBBAAAAA"
+
+
+def test_it_takes_as_the_selector_says(client):
+    for queue, count in (("A", 5), ("B", 2), ("C", 3)):
+        for _ in range(count):
+            client.get_queue(queue).enqueue("")
+    assert "".join(taken(client, registered(client.get_listener("C", "B", "A", select=RoundRobin())))) == "CBACBACAAA"
+
+
+def test_a_selector_is_any_callable_and_a_queue_that_it_leaves_out_comes_last(client):
+    asked = []
+
+    def select(queues, ready):
+        asked.append((list(queues), set(ready)))
+        return [queue for queue in sorted(ready) if queue != "audio"]
+
+    for queue in ("video", "audio", "text"):
+        client.get_queue(queue).enqueue("")
+    group = registered(client.get_listener("video", "audio", "text", select=select))
+    assert taken(client, group) == ["text", "video", "audio"]
+    assert asked[0] == (["video", "audio", "text"], {"video", "audio", "text"})
+    assert len(asked) == 3, "it is not asked when nothing has work"
+
+
+def test_a_selector_that_names_another_queue_is_told(client):
+    client.get_queue("video").enqueue("")
+    group = registered(client.get_listener("video", "audio", select=lambda queues, ready: ["radio"]))
+    with pytest.raises(InvalidInput, match="not listened to: 'radio'"):
+        group.take()
+
+
+def test_a_queue_whose_task_has_been_taken_meanwhile_is_passed_over(client, group, monkeypatch):
+    client.get_queue("audio").enqueue("")
+    monkeypatch.setattr("blueque.inspector.Inspector.with_work", lambda *_: {"video", "audio"})
+    assert group.take().queue == "audio"
+
+
+def test_a_queue_named_twice_is_one(client):
+    assert client.get_listener("video", "audio", "video").queues == ["video", "audio"]
+
+
+def test_a_listener_of_no_queue_is_refused(client):
+    with pytest.raises(InvalidInput, match="at least one queue"):
+        client.get_listener_group([])
+
+
+# In a program of one's own
+
+def test_listen_waits_for_all_queues_and_returns_the_task_of_any(url, client, cli):
+    def listen(found):
+        own = Client(url, patience=2.0)
+        found.append(own.get_listener("video", "audio", "text").listen())
+        own.close()
+
+    for queue in ("text", "video", "audio"):
+        found = []
+        thread = threading.Thread(target=listen, args=(found,))
+        thread.start()
+        until(lambda: blocked(cli) == 1, what="a listener that waits")
+        task_id = client.get_queue(queue).enqueue("")
+        thread.join(10)
+        assert [(task.id, task.queue, task.status) for task in found] == [(task_id, queue, "reserved")]
+        done(client, found[0])
+        for name in ("text", "video", "audio"):                    # the next one has the same name
+            cli.delete(f"blueque_listener_{name}_{node_id()}")
+
+
+def test_listen_calls_back_and_registers_for_itself_in_each_queue(client, cli):
+    client.get_queue("audio").enqueue("")
+    called = []
+    group = client.get_listener("video", "audio")
+    task = group.listen(called.append)
+    assert called == [task]
+    for queue in ("video", "audio"):
+        assert cli.smembers(f"blueque_listeners_{queue}") == {group.node}
+        assert cli.hget(f"blueque_listener_{queue}_{group.node}", "beat_every") == "0"
+
+
+def test_listen_registers_again_where_its_registration_is_gone(client, group, cli):
+    cli.delete(f"blueque_listener_audio_{group.node}")
+    task_id = client.get_queue("audio").enqueue("")
+    assert group.listen().id == task_id
+    assert cli.hget(f"blueque_listener_audio_{group.node}", "state") == "alive"
+
+
+def test_a_listener_of_one_queue_is_what_it_was(client):
+    assert type(client.get_listener("video")).__name__ == "Listener"
+
+
+# Waking up
+
+def test_a_call_of_one_queue_is_passed_on_when_the_task_taken_is_of_another(client, group, cli):
+    client.get_queue("audio").enqueue("")
+    assert group.idle(5, lambda connection: connection.wait(5)) is True
+    assert awake(cli) == set(), "the call of audio came to us"
+    client.get_queue("video").enqueue("")
+    assert group.take().queue == "video"
+    assert "audio" in awake(cli)
+
+
+def test_a_call_for_a_task_that_somebody_else_has_taken_is_not_passed_on(client, group, cli):
+    assert group.take() is None
+    client.get_queue("audio").enqueue("")
+    group.idle(5, lambda connection: connection.wait(5))
+    cli.rpoplpush("blueque_pending_tasks_audio", "blueque_reserved_tasks_audio_of_another")
+    assert group.take() is None
+    assert awake(cli) == set()
+
+
+def test_who_takes_nothing_passes_every_call_on(client, group, cli):
+    for queue in ("video", "audio"):
+        client.get_queue(queue).enqueue("")
+        group.idle(5, lambda connection: connection.wait(5))
+    assert awake(cli) == set()
+    group.decline()
+    assert awake(cli) == {"video", "audio"}
+
+
+def test_who_has_waited_in_vain_looks_whether_somebody_of_1_0_0_has_put_a_task_in_line(group, cli):
+    assert group.idle(0.01, lambda connection: connection.wait(5)) is False
+    cli.lpush("blueque_pending_tasks_audio", "a task")
+    assert group.idle(0.01, lambda connection: connection.wait(5)) is True
+    cli.delete("blueque_pending_tasks_audio")
+    assert group.idle(5, lambda connection: False) is False
+    cli.lpush("blueque_pending_tasks_video", "a task")
+    assert group.idle(5, lambda connection: False) is True, "who gives up waiting as well"
+
+
+def test_an_order_in_any_queue_is_noticed_idle_or_busy(client, group, redis):
+    for is_idle in (True, False):
+        for listener in group:
+            listener.has_order = False
+        protocol.order(redis, "audio", group.of("audio").node, "drain", "ann")
+        redis.read(("ZADD", f"blueque_orders_audio_{group.node}", 0, 0))
+        (group.idle if is_idle else group.watch_orders)(5, lambda connection: connection.wait(5))
+        assert group.has_order and group.beat().order == "drain"
+
+
+# In few round trips
+
+def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_all(client, cli, round_trips):
+    group = registered(client.get_listener(*MANY))
+    assert group.take() is None, "which looks through all its lists first"
+    client.get_queue(MANY[50]).enqueue("")
+    assert group.idle(5, lambda connection: connection.wait(5)) is True
+    assert group.take().queue == MANY[50]
+    assert round_trips(group.beat) == 4, "two transactions"
+    assert round_trips(group.take) == 1
+    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 2, "and a look at the lines"
+    assert round_trips(group.held) == 2, "the lists, and the task"
+    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in MANY} == {"2"}
+
+
+def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alone(client, round_trips):
+    alone = client.get_listener("video")
+    alone.register(Timing())
+    single = registered(client.get_listener_group(["audio"]))
+
+    def cycle(listener, queue):
+        client.get_queue(queue).enqueue("")
+        return round_trips(lambda: done(client, listener.take()))
+
+    def wait(listener):
+        return round_trips(lambda: listener.idle(0.01, lambda connection: connection.wait(5)))
+
+    for listener, queue in ((alone, "video"), (single, "audio")):
+        cycle(listener, queue)                                     # what happens once
+    assert cycle(single, "audio") == cycle(alone, "video")
+    assert wait(single) == wait(alone)
+    assert round_trips(single.beat) == round_trips(alone.beat)
+
+
+# When something goes wrong
+
+def test_a_beat_says_where_the_registration_is_gone_and_reaches_the_other_queues(client, group, cli):
+    cli.delete(f"blueque_listener_audio_{group.node}")
+    with pytest.raises(NotRegistered) as caught:
+        group.beat()
+    assert caught.value.queue == "audio"
+    assert [listener.queue for listener in group if not listener.is_registered] == ["audio"]
+    assert cli.hget(f"blueque_listener_video_{group.node}", "beat") == "1"
+    assert not cli.exists(f"blueque_listener_audio_{group.node}"), "no stump of a registration is made"
+
+
+def test_a_beat_puts_the_listener_back_where_1_0_0_has_struck_it_off(group, cli):
+    cli.srem("blueque_listeners_audio", group.node)
+    cli.zincrby("blueque_queues", -1, "audio")
+    group.beat()
+    assert (cli.smembers("blueque_listeners_audio"), cli.zscore("blueque_queues", "audio")) == ({group.node}, 1.0)
+
+
+def test_a_beat_that_another_change_comes_across_is_tried_again(group, cli, overtaken):
+    overtaken(lambda: cli.sadd("blueque_listeners_audio", "another_1"))
+    group.beat()
+    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in group.queues} == {"1"}
+
+
+def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_beating_in_the_others(group, cli):
+    cli.delete("blueque_listeners_video")
+    cli.set("blueque_listeners_video", "of another program")
+    with pytest.raises(RedisRefused):
+        group.beat()
+    assert cli.hget(f"blueque_listener_audio_{group.node}", "beat") == "2", "1 was the beat in common"
+
+
+def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(client, group, monkeypatch):
+    assert group.take() is None
+    client.get_queue("audio").enqueue("")
+    execute = transaction._execute
+
+    def lose_the_answer(*arguments):
+        monkeypatch.setattr(transaction, "_execute", execute)
+        execute(*arguments)
+        raise RedisAway("in a test")
+
+    monkeypatch.setattr(transaction, "_execute", lose_the_answer)   # of the pop
+    with pytest.raises(RedisAway):
+        group.take()
+    client.get_queue("video").enqueue("")
+    assert [group.take().queue, group.take().queue, group.take()] == ["audio", "video", None]
+
+
+def test_leaving_takes_leave_of_every_queue_once(client, group, cli, state):
+    assert group.leave() is True
+    assert [key for key in state() if "listener" in key or "nodes" in key] == []
+    assert group.leave() is True
+    assert cli.zscore("blueque_queues", "video") == 0
+
+
+def test_who_holds_a_task_leaves_the_other_queues_only(client, group, cli):
+    client.get_queue("audio").enqueue("")
+    group.take()
+    assert group.leave() is False
+    assert (cli.smembers("blueque_listeners_video"), cli.smembers("blueque_listeners_audio")) == (set(), {group.node})
+
+
+def test_what_it_holds_in_any_queue_is_its_own(client, group):
+    for queue in ("video", "audio"):
+        client.get_queue(queue).enqueue("")
+        group.take()
+    assert [task.queue for task in group.held()] == ["video", "audio"]
+
+
+def test_announcing_that_it_leaves_is_seen_in_every_queue(group, cli):
+    group.announce_leaving()
+    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "order") for queue in group.queues} == {"drain"}
+
+
+# Judging and promoting in several queues
+
+def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips):
+    queues = MANY[:10]
+    gone = {"beat_every": 0.1, "lease": 0.4, "lost_after": 60, "pid": 1, "boot": "another", "ns": "1"}
+    for queue in queues:
+        protocol.register(redis, queue, "far_1", f"instance of {queue}", gone, time.time())
+    client.get_queue(queues[7]).enqueue("")
+    protocol.pop(redis, queues[7], "far_1", f"instance of {queues[7]}")
+    judges = client.with_patience(0).get_recoveries(queues)
+    judges._redis = redis
+    until(lambda: judges.step() == [] and not client.get_inspector().listeners(queues[9]), what="the end of far_1")
+    assert [client.get_inspector().listeners(queue) for queue in queues] == [[]] * 10
+    assert client.get_inspector().pending(queues[7]) == 1, "what it had popped is in line again"
+
+
+def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(client, round_trips):
+    registered(client.get_listener(*MANY))
+    judges = client.get_recoveries(MANY)
+    assert round_trips(judges.step) == 3, "the beats, the started tasks, the registrations"
+    assert round_trips(judges.step) == 1
+
+
+def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_judged(client, redis, cli, caplog):
+    cli.set("blueque_nodes_video", "of another program")
+    protocol.register(redis, "audio", "far_1", "i", {"beat_every": 0.1, "lease": 0.4, "boot": "another"}, time.time())
+    judges = client.get_recoveries(["video", "audio"])
+    until(lambda: judges.step() == [] and not client.get_inspector().listeners("audio"), what="the end of far_1")
+    assert sum("cannot judge the listeners of queue=video" in line for line in caplog.messages) == 1
+
+
+def test_which_queues_have_work_or_something_due_is_one_look(client, redis, cli, round_trips):
+    inspector = client.get_inspector()
+    client.get_queue("video").enqueue("")
+    client.get_queue("audio").enqueue("", priority=5)
+    client.get_queue("held").enqueue("")
+    client.get_queue("held").pause("ann")
+    client.get_queue("later").schedule("", time.time() + 1000)
+    client.get_queue("due").schedule("", time.time() + 0.01)
+    queues = ["video", "audio", "held", "later", "due", "empty"]
+    assert inspector.with_work(queues) == {"video", "audio"}
+    until(lambda: inspector.due(queues, time.time()) == ["due"], what="the eta")
+    assert round_trips(lambda: inspector.with_work(queues)) == 1
+    assert round_trips(lambda: inspector.due(queues, 1.0)) == 2
+    assert round_trips(lambda: inspector.due(["video", "empty"], 1.0)) == 1
+    assert inspector.has_any_work(["empty", "due", "audio"]) and not inspector.has_any_work(["empty", "due"])
