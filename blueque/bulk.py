@@ -80,16 +80,19 @@ class ManyTasks:
         eta: for all; or etas: for each its own, in one of the ways for keys. A time already past enqueues at once.
         The rest is as for `enqueue_many`. Source: docs/protocol.md, "schedule_many".
         """
-        if (eta is None) == (etas is None):
-            raise InvalidInput("schedule_many takes an eta for all tasks, or etas, one for each")
-        if eta is not None:
-            due = require_time(eta)
+        return _count(self._batches(iterable, batch, _one_of(eta, etas), **options))
 
-
-            def etas(parameters: Any) -> float:
-                return due
-
-        return _count(self._batches(iterable, batch, etas, **options))
+    def schedule_iter(
+        self,
+        iterable: Iterable[Any],
+        eta: float | datetime | None = None,
+        *,
+        etas: Column | None = None,
+        batch: int = 1000,
+        **options: Any,
+    ) -> Iterator[list[TaskId]]:
+        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
+        return (made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), **options))
 
     def _batches(
         self,
@@ -112,6 +115,17 @@ class ManyTasks:
             require_keep(keep), os.urandom(8).hex(),
         )
         return Batches(self._redis, plan, iterable)
+
+
+def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:
+    if eta is None:
+        if etas is None:
+            raise InvalidInput("an eta for all tasks is needed, or etas, one for each")
+        return etas
+    if etas is not None:
+        raise InvalidInput("give an eta for all tasks or etas, not both")
+    due = require_time(eta)
+    return lambda parameters: due
 
 
 def _count(batches: Batches) -> Count:

@@ -24,8 +24,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 
 class BluequeError(Exception):
     """Anything that Blueque raises."""
@@ -150,11 +148,11 @@ class BatchFailed(BluequeError):
     False, nothing of it is there. With keys, the same call again settles it.
     """
 
-    def __init__(self, batch: int, position: int, ids: Sequence[str], is_unknown: bool, why: BluequeError) -> None:
+    def __init__(self, batch: int, position: int, ids: list[str], is_unknown: bool, why: BluequeError) -> None:
         fate = "may or may not be there" if is_unknown else "is not there"
         super().__init__(f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}")
         self.batch, self.position, self.done = batch, position, position
-        self.ids, self.is_unknown = list(ids), is_unknown
+        self.ids, self.is_unknown = ids, is_unknown
 
 
 class RedisRefused(BluequeError):

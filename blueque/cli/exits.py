@@ -25,6 +25,7 @@ from blueque.cli.failure import (
 from blueque.cli.options import Invocation
 from blueque.cli.show import clean
 from blueque.errors import (
+    BatchFailed,
     BluequeError,
     Contended,
     InvalidInput,
@@ -54,6 +55,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NodeTaken, REFUSED, ""),
     (RedisAway, AWAY, "The address is from {origin}. Is Redis running there? Another one: --redis-url URL"),
     (Contended, ATTENTION, "Try again in a moment."),
+    (BatchFailed, AWAY, ""),                           # it has a cause, which says more
     (SpoolRefused, CONFIGURATION, ""),
     (NoServer, CONFIGURATION, ""),
 ]
@@ -91,6 +93,10 @@ def explain(error: BluequeError, origin: str) -> Failure:
 
     origin: where the address of Redis came from.
     """
+    if isinstance(error, BatchFailed) and isinstance(error.__cause__, BluequeError):
+        why = explain(error.__cause__, origin)
+        there = f"When Redis is back, see: blueque show {error.ids[0]}" if error.is_unknown else ""
+        return Failure(why.exit_code, str(error), there or why.advice[0])
     if isinstance(error, RedisRefused):
         code, advice = _REFUSALS.get(error.code, (BUG, "Please report this."))
         return Failure(code, str(error), advice)

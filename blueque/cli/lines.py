@@ -1,0 +1,185 @@
+"""One task for each line: reads files and pipes, also those that trickle, and prints the ids as the tasks are in Redis."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+
+from blueque.batches import FLUSH
+from blueque.cli import show
+from blueque.cli.failure import USAGE, Failure
+from blueque.errors import BluequeError, InvalidInput
+from blueque.task_id import TaskId, require_key
+from blueque.values import quick_encoder
+
+PATIENCE = 0.2                                         # seconds that a line waits for others to go with it
+READ = 1 << 16
+
+Read = Callable[[bytes], Any]
+
+
+class Lines:
+    """The lines of @FILE, or of standard input if the source is `-`, as parameters."""
+
+    def __init__(self, source: str, read: Read, max_bytes: int, key_field: str | None) -> None:
+        self._source, self._read, self._key_field = source, read, key_field
+        self._encode = quick_encoder("the parameters", max_bytes)
+        if source != "-" and not source.startswith("@"):
+            raise click.UsageError("--lines takes @FILE, or - for standard input")
+
+    def values(self) -> Iterator[Any]:
+        """Yield the parameters; of a file, when all of them are found good. FLUSH among them: send what there is."""
+        if self._source == "-":
+            return self._values(_arriving(sys.stdin.buffer))
+        lines = read_file(self._source).split(b"\n")
+        lines = lines if lines[-1] else lines[:-1]
+        try:
+            for _ in self._values(lines):              # first all of them, so that a bad line stops everything
+                pass
+        except Failure as failure:
+            raise Failure(failure.exit_code, failure.message, "Nothing was enqueued.", *failure.advice) from failure
+        return self._values(lines)
+
+    def _values(self, lines: Iterable[Any]) -> Iterator[Any]:
+        number = 0
+        for line in lines:
+            if line is FLUSH:
+                yield FLUSH
+                continue
+            number += 1
+            if self._read is as_json and not line.strip():
+                continue
+            try:
+                value = self._read(line)
+                self._encode(value)
+                self._require_key(value)
+            except InvalidInput as error:
+                yield FLUSH                            # the good ones before it are enqueued
+                raise Failure(USAGE, f"line {number}: {error}", advice(self._read)) from error
+            yield value
+
+    def _require_key(self, value: Any) -> None:
+        if self._key_field is None:
+            return
+        if not isinstance(value, dict) or self._key_field not in value:
+            raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
+        require_key(value[self._key_field], f"the key in {self._key_field!r}")
+
+
+def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
+    """Print the ids of each batch; when something ends that before its time, say how far it got."""
+    progress = Progress(has_keys)
+    try:
+        for ids in batches:
+            progress.add(ids)
+            click.echo("\n".join(ids))
+    except (BluequeError, Failure, OSError, KeyboardInterrupt) as error:
+        progress.clear()
+        reason = " nobody reads the ids any more" if isinstance(error, BrokenPipeError) else ""
+        show.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
+        raise
+    progress.end()
+
+
+class Progress:
+    """A line on the terminal that says how many tasks are in Redis; nothing when the ids go there, or it is no terminal."""
+
+    def __init__(self, has_keys: bool) -> None:
+        self.tasks = self._new = 0
+        self._has_keys = has_keys
+        self._began = self._shown = time.monotonic()
+        self._is_shown = sys.stderr.isatty() and not sys.stdout.isatty()
+
+    def add(self, ids: list[TaskId]) -> None:
+        self.tasks += len(ids)
+        self._new += sum(task.is_new for task in ids)
+        if self._is_shown and time.monotonic() > self._shown + 0.1:
+            self._shown = time.monotonic()
+            self._write(f"\r{self._text()}\x1b[K")
+
+    def clear(self) -> None:
+        if self._is_shown:
+            self._write("\r\x1b[K")
+
+    def end(self) -> None:
+        if self._is_shown:
+            self._write(f"\r{self._text()}\x1b[K\n")
+
+    def _text(self) -> str:
+        rate = self.tasks / max(time.monotonic() - self._began, 0.001)
+        new = f", {self._new:,} of them new" if self._has_keys else ""
+        return f"{self.tasks:,} enqueued{new}, {rate:,.0f}/s"
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _arriving(stream: io.BufferedIOBase | Any) -> Iterator[Any]:
+    """Yield the lines as they come, and FLUSH where the first of them has waited long enough."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, io.UnsupportedOperation):         # none that can be waited for
+        yield from (line.removesuffix(b"\n") for line in stream)
+        return
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    parts: list[bytes] = []                            # of a line whose end has not come
+    flush_at: float | None = None
+    while True:
+        has_input = flush_at is None or poll.poll(max(flush_at - time.monotonic(), 0) * 1000)
+        if flush_at is not None and (not has_input or time.monotonic() >= flush_at):
+            flush_at = None
+            yield FLUSH
+        data = os.read(descriptor, READ)
+        if not data:
+            break
+        first, *others = data.split(b"\n")
+        parts.append(first)
+        if others:
+            yield b"".join(parts)
+            parts = [others.pop()]
+            yield from others
+            flush_at = flush_at or time.monotonic() + PATIENCE
+    if parts != [b""] and parts:
+        yield b"".join(parts)
+
+
+def read_file(source: str) -> bytes:
+    try:
+        with open(source[1:], "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        advice = "A string that begins with @ goes through standard input, with --text -"
+        raise Failure(USAGE, f"cannot read {source[1:]!r}: {reason}", advice) from error
+
+
+def as_json(content: bytes) -> Any:
+    text = as_text(content)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise InvalidInput("the JSON is nested too deeply") from error
+    except ValueError as error:
+        some = text if len(text) <= 30 else f"{text[:30]}..."
+        raise InvalidInput(f"not valid JSON: {some!r} ({error})") from error
+
+
+def as_text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"not UTF-8: byte {content[error.start]:#04x} at position {error.start}") from error
+
+
+def advice(read: Read) -> str:
+    return "A plain string is sent with --text." if read is as_json else ""

@@ -1,0 +1,233 @@
+"""`blueque enqueue` with many lines, keys, priorities and needs: the program itself, on a real Redis."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+from faults import Fault
+from running import clean_environment
+
+from blueque import keys, task_id
+
+PROGRAM = [sys.executable, "-m", "blueque.cli.main", "enqueue", "video"]
+
+
+@pytest.fixture
+def environ(url, tmp_path):
+    return clean_environment() | {"BLUEQUE_REDIS_URL": url, "HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+
+
+@pytest.fixture
+def run(environ):
+    """Run the program without a terminal."""
+
+    def run(*arguments, stdin="", **more):
+        return subprocess.run(
+            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(environ):
+    """Start the program with pipes; it is ended after the test."""
+    started = []
+
+    def start(*arguments, **how):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+        program = subprocess.Popen([*PROGRAM, *arguments], env=environ, **pipes)
+        started.append(program)
+        return program
+
+    yield start
+    for program in started:
+        program.kill()
+        program.wait(30)
+        for pipe in (program.stdin, program.stdout, program.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def line(cli, name="0"):
+    """Return the ids in a line of the queue video, the one that runs next first."""
+    return cli.lrange(keys.line("video", name), 0, -1)[::-1]
+
+
+def test_thousands_of_lines_are_enqueued_in_their_order_and_their_ids_printed(run, cli):
+    result = run("--lines", "--text", stdin="".join(f"line {n}\n" for n in range(2500)))
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.split() == line(cli)
+    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == [f"line {n}" for n in range(2500)]
+
+
+def test_a_line_that_comes_alone_is_not_kept_waiting_for_others(start, cli):
+    program = start("--lines", "--text")
+
+    for count in (1, 2):
+        program.stdin.write(b"slow\n")
+        program.stdin.flush()
+        task = program.stdout.readline().decode().strip()       # comes while standard input is still open
+        assert line(cli)[count - 1 :] == [task]
+    program.stdin.write(b"without an end")
+    program.stdin.close()
+
+    assert cli.hget(keys.task(program.stdout.readline().decode().strip()), "parameters") == "without an end"
+    assert program.wait(30) == 0
+
+
+def test_a_line_in_pieces_is_one_line(start, cli):
+    program = start("--lines", "--text")
+    for piece in (b"one", b" and", b" the same\nand", b" another\n"):
+        program.stdin.write(piece)
+        program.stdin.flush()
+        time.sleep(0.05)
+    program.stdin.close()
+
+    assert program.wait(30) == 0
+    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == ["one and the same", "and another"]
+
+
+def test_a_steady_trickle_is_not_held_until_it_ends(start, cli):
+    program = start("--lines", "--text")
+    deadline = time.monotonic() + 20
+    while not line(cli):                               # a line every 0.1 s: it is never silent for long
+        assert time.monotonic() < deadline
+        program.stdin.write(b"drop\n")
+        program.stdin.flush()
+        time.sleep(0.1)
+    program.stdin.close()
+
+    assert program.wait(30) == 0
+
+
+def test_closed_standard_input_is_no_line(run, cli):
+    assert run("--lines", stdin="").returncode == 0
+    assert line(cli) == []
+
+
+def test_a_reader_that_goes_away_is_told_how_far_it_got(start, cli):
+    program = start("--lines", "--text")
+    program.stdout.close()
+    program.stdin.write(b"a line\n" * 10)
+    program.stdin.close()
+    stderr = program.stderr.read().decode()
+
+    assert program.wait(30) == 141
+    assert len(line(cli)) == 10
+    assert stderr == "10 enqueued, then it stopped: nobody reads the ids any more\n"
+
+
+def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(run, proxy, cli):
+    proxy.arm(Fault.CUT_AFTER, 1, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")
+
+    result = run("--lines", "--text", stdin="x\n" * 1500, BLUEQUE_REDIS_URL=proxy.url)
+
+    first, second, third = result.stderr.splitlines()
+    assert (result.returncode, result.stdout, len(line(cli))) == (69, "", 1000)
+    assert first == "0 enqueued, then it stopped:"
+    assert "batch 0, of 1000 tasks from position 0 on, may or may not be there" in second
+    assert third == f"When Redis is back, see: blueque show {line(cli)[0]}"
+
+
+def test_lines_may_be_scheduled(run, cli):
+    result = run("--lines", "--at", "4000000000", stdin="1\n2\n3\n")
+
+    assert len(result.stdout.split()) == 3
+    assert {*result.stdout.split()} == {*cli.zrange(keys.scheduled("video"), 0, -1)}
+
+
+def on_terminal(environ, arguments, stdin, has_output):
+    """Run the program with its standard error on a terminal, and its output too if it has one; return what is shown."""
+    ours, theirs = pty.openpty()
+    output = theirs if has_output else subprocess.DEVNULL
+    program = subprocess.Popen([*PROGRAM, *arguments], env=environ, stdin=subprocess.PIPE, stdout=output, stderr=theirs)
+    os.close(theirs)
+    program.stdin.write(stdin)
+    program.stdin.close()
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:                                    # the other end is closed
+        pass
+    os.close(ours)
+    assert program.wait(30) == 0
+    return shown.decode()
+
+
+def test_progress_is_shown_where_the_ids_do_not_go(environ):
+    shown = on_terminal(environ, ["--lines", "--text"], b"x\n" * 3000, has_output=False)
+
+    assert "3,000 enqueued, " in shown and shown.endswith("/s\x1b[K\r\n")
+
+
+def test_no_progress_stands_between_ids(environ, cli):
+    shown = on_terminal(environ, ["--lines", "--text"], b"x\n" * 3, has_output=True)
+
+    assert shown.split() == line(cli)
+
+
+# Keys
+
+
+def test_a_key_gives_the_same_task_again(run, cli):
+    first, second = (run('"in"', "--key", "a.mov", "--keep", "2h").stdout for _ in range(2))
+
+    assert first == second == f"{task_id.id_of_key('video', 'a.mov')}\n"
+    assert cli.hmget(keys.task(first.strip()), "key", "keep") == ["a.mov", "7200"]
+
+
+def test_a_field_of_each_line_is_its_key(run, cli):
+    run("--lines", "--key-field", "name", stdin='{"name": "a"}\n')
+    result = run("--lines", "--key-field", "name", stdin='{"name": "a"}\n{"name": "b"}\n')
+
+    assert result.stdout.split() == line(cli) == [task_id.id_of_key("video", key) for key in "ab"]
+
+
+@pytest.mark.parametrize("bad", ['{"other": "a"}', '["a"]', '{"name": 7}', '{"name": ""}'])
+def test_a_line_without_a_good_key_is_named_and_those_before_it_are_enqueued(run, cli, bad):
+    result = run("--lines", "--key-field", "name", stdin=f'{{"name": "a"}}\n\n{bad}\n')
+
+    assert (result.returncode, len(line(cli))) == (2, 1)
+    assert "line 3" in result.stderr and "1 enqueued" in result.stderr
+
+
+# Where it waits
+
+
+def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
+    options = ["--priority", "-5", "--resource", "gpu=1", "--resource", "memory=8GiB", "--lock", "licence=3"]
+
+    one = run("1", *options).stdout.split()
+    two = run("--lines", *options, stdin="2\n3\n").stdout.split()
+
+    assert line(cli, "-5,gpu=1,memory=8589934592,lock:licence=3") == one + two
+
+
+def test_a_lock_may_have_any_name(run, cli):
+    (task,) = run("1", "--lock", "customer=seventeen").stdout.split()
+
+    assert cli.hget(keys.task(task), "needs") == "lock:customer%3Dseventeen=1"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["1", "--priority", "101"], ["1", "--priority", "high"], ["1", "--resource", "gpu"], ["1", "--resource", "GPU=1"],
+        ["1", "--resource", "gpu=-1"], ["1", "--lock", ""], ["1", "--lock", "a=0"], ["1", "--key", ""],
+        ["1", "--key", "a", "--keep", "soon"], ["--lines", "--key", "a"], ["1", "--key-field", "name"],
+        ["--lines", "--priority", "101"], ["--lines", "--keep", "soon"],
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, options):
+    result = run(*options, stdin="1\n")
+
+    assert (result.returncode, result.stdout, state()) == (2, "", {})
+    assert len(result.stderr.splitlines()) <= 3 and "then it stopped" not in result.stderr
