@@ -292,8 +292,10 @@ class Slot:
             return
         self._stillborn += 1
         self._spares.cool_down(spare.pid, f"task={task.id}")
-        if self._stillborn > 1:
-            self._rest(LOOK_FOR_ROOM)
+        until = time.monotonic() + (LOOK_FOR_ROOM if self._stillborn > 1 else 0.0)
+        while self._orders.now is Order.WORK and (left := until - time.monotonic()) > 0:
+            self._orders.look(min(left, self._upkeep.seconds_left()))     # their ends cut it short
+            self._upkeep.keep_up()
 
     def _give_back(self, task: Task) -> None:
         """Let go of what was set aside for the task."""

@@ -1,0 +1,414 @@
+"""Task processes that are ready before their task: with the handler imported, spawned or forked, some of it preloaded.
+
+An import is the user's code: whatever it does, the listener goes on, and a task fails with it as it would without.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+from handlers import ended, files, has_moved, pid_of
+from running import ROOT, Programs, children_of, is_there, until
+
+# An import that tells of itself, and does what the file `what` says; but for the first, which is the check at the start.
+IMPORT = """
+    import os, signal, sys, threading, time
+    from pathlib import Path
+
+    ledger = os.open("imports", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(ledger, f"{os.getpid()}\\n".encode())
+    os.close(ledger)
+    IMPORTED_BY = os.getpid()
+    if len(Path("imports").read_text().split()) > 1:
+        exec(Path("what").read_text())
+
+    def run(task):
+        print("running")
+        return [IMPORTED_BY, os.getpid()]
+"""
+
+
+def imports(programs) -> list[int]:
+    """Return which processes have begun to import the handler, one after the other."""
+    path = programs.directory / "imports"
+    return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def become(programs, what: str) -> None:
+    """Have what is imported from now on do this."""
+    (programs.directory / "what.new").write_text(what)
+    (programs.directory / "what.new").rename(programs.directory / "what")
+
+
+def spare_of(listener) -> int:
+    """Return the pid of the one waiting task process."""
+    (slot,) = listener.slots()
+    (spare,) = until(lambda: children_of(slot), what="a spare process")
+    return spare
+
+
+def warm_spare_of(programs, listener) -> int:
+    spare = spare_of(listener)
+    until(lambda: spare in imports(programs), what="its import")
+    return spare
+
+
+def run(programs):
+    """Run a task, and return it and the pid of its process."""
+    task = ended(programs.client, programs.client.get_queue("work").enqueue(""))
+    return task, task.pid
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(IMPORT)
+        become(programs, "")
+        yield programs
+
+
+def test_the_handler_is_imported_before_there_is_a_task_and_once(programs):
+    spare = warm_spare_of(programs, programs.listener("work:run"))
+
+    task, pid = run(programs)
+
+    assert (task.status, task.result, pid) == ("complete", [spare, spare], spare)
+    assert imports(programs).count(spare) == 1
+
+
+def test_a_cold_one_imports_nothing_before_its_task(programs):
+    spare = spare_of(programs.listener("work:run", "--no-warm"))
+    until(lambda: os.getsid(spare) == spare, what="its waiting")
+    assert spare not in imports(programs)
+
+    assert run(programs)[0].result == [spare, spare]
+
+
+def test_a_listener_with_gpus_imports_nothing_ahead_unless_told(programs):
+    """What is imported may look for GPUs at once, and never again."""
+    started = programs.listener("work:run", "--resource", "gpu=1")
+    spare = spare_of(started)
+    until(lambda: os.getsid(spare) == spare, what="its waiting")
+    assert spare not in imports(programs)
+    started.stop()
+
+    warm_spare_of(programs, programs.listener("work:run", "--resource", "gpu=1", "--warm"))
+
+
+@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
+def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(programs, options):
+    become(programs, "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')")
+    started = programs.listener("work:run", *options)
+    warm_spare_of(programs, started)
+
+    for _ in range(2):
+        task, _ = run(programs)
+        assert (files(programs, task) / "stdout").read_text() == "from the import\nfrom a child\nrunning\n"
+        assert (files(programs, task) / "stderr").read_text() == "a warning\n"
+    assert "a warning" not in started.log and "from" not in started.printed
+
+
+def test_output_that_an_import_sends_elsewhere_stays_there(programs):
+    become(programs, "fd = os.open('own.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(fd, 1)")
+    warm_spare_of(programs, programs.listener("work:run"))
+
+    task, _ = run(programs)
+
+    assert task.status == "complete"
+    assert "running" in (programs.directory / "own.log").read_text()
+
+
+@pytest.mark.parametrize("options", [(), ("--spawn",), ("--no-warm",)], ids=repr)
+def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener_lives(programs, options):
+    become(programs, "print('about to fail'); raise ValueError('no such codec')")
+    started = programs.listener("work:run", *options)
+    (slot,) = started.slots()
+    spare = spare_of(started) if "--no-warm" in options else warm_spare_of(programs, started)
+
+    task, pid = run(programs)
+
+    assert pid == spare
+    assert (task.status, task.error) == ("failed", "ValueError: no such codec")
+    assert "in <module>" in task.traceback
+    assert (files(programs, task) / "stdout").read_text() == "about to fail\n", "once, by the task's own try"
+    become(programs, "")
+    assert run(programs)[0].status == "complete", "it is tried again by one that has failed ahead"
+    assert started.slots() == [slot]
+
+
+@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
+@pytest.mark.parametrize(("what", "error"), [
+    ("sys.exit(3)", "sys.exit(3)"),
+    ("os._exit(3)", "the process left with exit code 3 and without a result"),
+    ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+], ids=repr)
+def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_reason(programs, what, error, options):
+    become(programs, what)
+    programs.listener("work:run", *options)
+    until(lambda: len(imports(programs)) == 2, what="an import ahead")
+
+    task, _ = run(programs)
+
+    assert (task.status, task.error) == ("failed", error)
+    assert len(imports(programs)) <= 4, "not one process after the other for nothing"
+    become(programs, "")
+    until(lambda: run(programs)[0].status == "complete", what="a process without it")
+
+
+def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_one(programs):
+    become(programs, "os._exit(3)")
+    started = programs.listener("work:run")
+    started.says("ended before it had begun a task (exit code 3): importing nothing ahead for 60 s")
+    count = len(imports(programs))
+
+    time.sleep(1.0)                                    # what is proved is that nothing happens
+
+    assert len(imports(programs)) == count
+    become(programs, "")
+    assert run(programs)[0].status == "complete"
+
+
+def test_interpreters_that_cannot_start_are_not_tried_without_a_pause(programs, tmp_path):
+    programs.write("""
+        import os, sys
+        from pathlib import Path
+        if "blueque.spawned" in sys.orig_argv and Path("broken").exists():
+            os._exit(9)
+    """, "sitecustomize.py")
+    programs.listener("work:run", "--spawn", environ={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    (tmp_path / "broken").touch()
+    task_id = programs.client.get_queue("work").enqueue("")
+    until(lambda: (programs.client.get_task(task_id).attempt or 0) >= 3, what="the third try")
+
+    time.sleep(1.0)
+
+    assert programs.client.get_task(task_id).attempt <= 4
+    (tmp_path / "broken").unlink()
+    assert ended(programs.client, task_id).status == "complete"
+
+
+def test_a_task_that_comes_while_its_process_still_imports_runs_when_that_is_done(programs):
+    become(programs, "while not Path('go').exists(): time.sleep(0.005)")
+    spare = warm_spare_of(programs, programs.listener("work:run"))
+
+    task_id = programs.client.get_queue("work").enqueue("")
+    until(lambda: programs.client.get_task(task_id).status == "started", what="its start")
+    (programs.directory / "go").touch()
+
+    assert ended(programs.client, task_id).result == [spare, spare]
+
+
+def test_an_import_that_never_ends_falls_under_the_time_limit_of_the_task(programs):
+    become(programs, "time.sleep(1000)")
+    warm_spare_of(programs, programs.listener("work:run"))
+
+    task = ended(programs.client, programs.client.get_queue("work").enqueue("", time_limit=0.3))
+
+    assert (task.status, task.error_type) == ("failed", "time_limit")
+
+
+@pytest.mark.parametrize("what", [
+    "time.sleep(1000)",
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)",
+    "threading.Thread(target=time.sleep, args=(1000,)).start()",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))",
+], ids=repr)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_killed(programs, what, how):
+    become(programs, what)
+    started = programs.listener("work:run")
+    spare, (slot,) = warm_spare_of(programs, started), started.slots()
+
+    os.kill(slot, how)
+
+    until(lambda: not is_there(spare), what="its end")
+
+
+@pytest.mark.parametrize("what", [
+    "signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "os.chdir('/'); os.environ.clear()",
+    "import atexit; atexit.register(os._exit, 9)",
+    "threading.Thread(target=time.sleep, args=(1000,)).start()",
+    "import socket; socket.setdefaulttimeout(0.01); socket.socket = None",
+    "import subprocess; subprocess.Popen(['sleep', '1000'])",
+    "os.fork() or time.sleep(1000)",
+    "if not os.fork(): raise ValueError",
+    "os.fork()",
+    "sys.stdout = sys.stderr = None",
+    "sys.stdout.close()",
+    "os.close(1)",
+    "import logging; logging.basicConfig(force=True); logging.warning('hello')",
+], ids=repr)
+def test_what_an_import_changes_in_its_process_leaves_the_gate_working(programs, what):
+    become(programs, what)
+    started = programs.listener("work:run", grace="0.1s")
+    (slot,) = started.slots()
+    warm_spare_of(programs, started)
+
+    for _ in range(3):
+        task, pid = run(programs)
+        # Where there is nothing left to print to, the handler fails at that, as it would if it imported this itself.
+        assert task.attempt == 1 and task.error_type in (None, "OSError", "ValueError"), (task.error, started.log)
+        assert pid in imports(programs)
+    assert started.slots() == [slot]
+    assert "before it had begun" not in started.log
+
+
+def test_an_import_that_closes_its_gate_costs_a_try_and_no_more(programs):
+    become(programs, "os.closerange(3, 1000)")
+    started = programs.listener("work:run")
+    started.says("before it had begun a task")
+
+    assert run(programs)[0].status == "complete", started.log
+
+
+@pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
+def test_a_listener_killed_has_its_warm_task_adopted(programs, options):
+    programs.write("""
+        import time
+        from pathlib import Path
+
+        def run(task):
+            while not Path("go").exists():
+                time.sleep(0.005)
+            return "done"
+    """)
+    started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", *options)
+    task_id = programs.client.get_queue("work").enqueue("")
+    task = until(lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen, what="its start")
+    until(lambda: (files(programs, task) / "began").exists(), what="its beginning")
+
+    os.kill(pid_of(task.node), signal.SIGKILL)
+    has_moved(programs.client, task)
+    (programs.directory / "go").touch()
+
+    assert (ended(programs.client, task_id).result, started.is_running) == ("done", True)
+
+
+def test_a_listener_killed_while_its_task_waits_for_an_import_has_it_run_anew(programs):
+    become(programs, "while not Path('go').exists(): time.sleep(0.005)")
+    started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s")
+    warm_spare_of(programs, started)
+    task_id = programs.client.get_queue("work").enqueue("")
+    until(lambda: programs.client.get_task(task_id).status == "started", what="its start")
+
+    os.kill(pid_of(programs.client.get_task(task_id).node), signal.SIGKILL)
+    until(lambda: programs.client.get_task(task_id).attempt == 2, what="its second attempt")
+    (programs.directory / "go").touch()
+
+    task = ended(programs.client, task_id)
+    assert (task.status, task.failures, task.interruptions) == ("complete", None, None)
+
+
+# --spawn
+
+SPAWNED = """
+    import json, os, sys, threading
+    import blueque
+
+    def run(task):
+        assert blueque.current_task() is task
+        print("hello")
+        return {
+            "arguments": open("/proc/self/cmdline").read().split("\\0"), "path": sys.path, "cwd": os.getcwd(),
+            "environ": {name: value for name, value in os.environ.items() if name != "LC_CTYPE"},
+            "leader": os.getsid(0) == os.getpid(), "parent": os.getppid(),
+            "open": sorted(set(os.listdir("/proc/self/fd")) - {"0", "1", "2"}, key=int),
+            "signals": open("/proc/self/status").read().split("SigBlk:")[1].split()[0],
+        }
+"""
+
+
+@pytest.mark.parametrize("warm", ["--warm", "--no-warm"])
+def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_forked_one(programs, warm):
+    programs.write(SPAWNED)
+    found = {}
+    for kind in ((), ("--spawn",)):
+        started = programs.listener("work:run", warm, *kind)
+        task, _ = run(programs)
+        assert task.status == "complete", task.error
+        assert (files(programs, task) / "stdout").read_text() == "hello\n"
+        assert task.result["parent"] == started.slots()[0]
+        found[kind] = task.result
+        started.stop()
+    forked, spawned = found[()], found[("--spawn",)]
+    assert "blueque.spawned" in spawned["arguments"] and "blueque.spawned" not in forked["arguments"]
+    for same in ("path", "cwd", "leader", "signals"):
+        assert spawned[same] == forked[same], same
+    own = {"BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR"}
+    assert {**spawned["environ"], **dict.fromkeys(own)} == {**forked["environ"], **dict.fromkeys(own)}
+    assert len(spawned["open"]) <= len(forked["open"])
+
+
+def test_a_spawned_task_process_imports_ahead_too(programs):
+    spare = warm_spare_of(programs, programs.listener("work:run", "--spawn"))
+
+    task, pid = run(programs)
+
+    assert (pid, task.result) == (spare, [spare, spare])
+
+
+def test_threads_that_an_import_starts_are_there_for_a_spawned_task(programs):
+    programs.write("""
+        import queue, threading
+        asked, answers = queue.Queue(), queue.Queue()
+        threading.Thread(target=lambda: answers.put(asked.get() * 2), daemon=True).start()
+
+        def run(task):
+            asked.put(21)
+            return answers.get(timeout=10)
+    """)
+    programs.listener("work:run", "--spawn")
+
+    assert run(programs)[0].result == 42
+
+
+# --preload
+
+def test_a_preloaded_module_is_imported_once_in_each_listener(programs):
+    programs.write("import os\nBY = os.getpid()\nopen('preloads', 'a').write(f'{BY}\\n')", "heavy.py")
+    programs.write("""
+        def run(task):
+            import heavy
+            return heavy.BY
+    """)
+    started = programs.listener("work:run", "--preload", "heavy", slots=2)
+
+    results = {run(programs)[0].result for _ in range(4)}
+
+    assert results <= set(started.slots())
+    assert sorted(map(int, (programs.directory / "preloads").read_text().split())) == started.slots()
+
+
+@pytest.mark.parametrize("text", ["raise ValueError('no such codec')", "import sys; sys.exit(3)", "import nothing_like_it"])
+def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, text):
+    programs.write(text, "heavy.py")
+    programs.write("def run(task): pass")
+
+    started = programs.listener("work:run", "--preload", "heavy", is_awaited=False)
+
+    assert started.wait() == 78
+    assert "cannot preload heavy: " in started.log
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--spawn", "--preload", "heavy"], "--preload is for forks"),
+    (["--preload", "heavy", "--exec", "true"], "are for --run"),
+    (["--spawn", "--exec", "true"], "are for --run"),
+    (["--resource", "gpu"], "write NAME=AMOUNT"),
+    (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
+    (["--resource", "GPU=1"], "small letters"),
+    (["--resource", "gpu=many"], "not a size"),
+], ids=repr)
+def test_what_makes_no_sense_is_refused(programs, options, said):
+    work = [] if "--exec" in options else ["--run", "work:run"]
+    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--redis-url", programs.url, *work, *options]
+
+    started = programs.start(command)
+
+    assert started.wait() == 2
+    assert said in started.log
