@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque import census, invariants, keys, protocol, recheck
+from blueque import census, invariants, keys, line_invariants, protocol, recheck
 from blueque.connection import Redis
-from blueque.invariants import Finding
+from blueque.picture import Finding, Picture
 from blueque.questions import BATCH, batches, hashes
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
@@ -44,6 +44,7 @@ def report(redis: Redis, settle: float = 0.0, pause: Callable[[float], object] =
     for some in batches(tasks, BATCH):
         for task, seen in hashes(redis, some).items():
             found += invariants.judge_task(picture, task, seen)
+    found += line_invariants.judge_locks(picture)
     if settle and found:
         pause(settle)
         found = _persisting(redis, picture, found)
@@ -51,7 +52,7 @@ def report(redis: Redis, settle: float = 0.0, pause: Callable[[float], object] =
     return Report(found, len(picture.scores), count)
 
 
-def _persisting(redis: Redis, first: invariants.Picture, found: list[Finding]) -> list[Finding]:
+def _persisting(redis: Redis, first: Picture, found: list[Finding]) -> list[Finding]:
     persisting = []
     found.sort(key=lambda finding: finding.queue or "")      # so that few queues have to be read for each piece
     for suspects in batches(found, SUSPECTS):
@@ -59,7 +60,7 @@ def _persisting(redis: Redis, first: invariants.Picture, found: list[Finding]) -
     return persisting
 
 
-def _still_so(redis: Redis, first: invariants.Picture, suspects: Sequence[Finding]) -> list[Finding]:
+def _still_so(redis: Redis, first: Picture, suspects: Sequence[Finding]) -> list[Finding]:
     again = {finding.subject: finding for finding in invariants.judge(*recheck.look_again(redis, first, suspects))}
     pairs = [(before, again[before.subject]) for before in suspects if before.subject in again]
     return [after for before, after in pairs if not _has_moved(before, after)]
@@ -103,6 +104,25 @@ def _recount(redis: Redis, finding: Finding, now: float) -> bool:
     return protocol.recount(redis, finding.queue or "")
 
 
+def _free(redis: Redis, finding: Finding, now: float) -> bool:
+    place, queue, task = finding.place, finding.queue or "", finding.text or ""
+    if place is None or not protocol.free(redis, queue, task, place.line or None):
+        return False
+    if place.kind == "lock":
+        protocol.wake_waiting(redis, place.line)
+    else:
+        protocol.wake(redis, queue)
+    return True
+
+
+def _drop_line(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.drop_line(redis, finding.queue or "", finding.text or "")
+
+
+def _note_line(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.note_line(redis, finding.queue or "", finding.text or "")
+
+
 def _recover(redis: Redis, finding: Finding, now: float) -> bool:
     queue, node, task = finding.queue or "", finding.node or "", finding.task or ""
     return protocol.recover(redis, queue, task, node, _instance(redis, finding), now) in ("released", "dropped")
@@ -120,5 +140,5 @@ def _instance(redis: Redis, finding: Finding) -> str | None:
 
 _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "drop_hint": _drop_hint, "put_back": _put_back, "mend": _mend, "realign": _realign, "recount": _recount,
-    "recover": _recover, "forget": _forget,
+    "recover": _recover, "forget": _forget, "free": _free, "drop_line": _drop_line, "note_line": _note_line,
 }

@@ -11,14 +11,28 @@ from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Redis
-from blueque.invariants import Finding, Picture
+from blueque.picture import Finding, Picture
 from blueque.places import TYPES, Place
-from blueque.questions import BATCH, Pair, Rolls, about_listeners, ask, batches, conclude, note, readable
+from blueque.questions import (
+    BATCH,
+    Pair,
+    Rolls,
+    about_line,
+    about_listeners,
+    about_settings,
+    ask,
+    batches,
+    conclude,
+    note,
+    note_waiting,
+    readable,
+)
 
 _OF_A_QUEUE = {
-    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line")},
-    "listeners": "set", "nodes": "zset",
+    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting")},
+    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash",
 }
+_BEFORE_TASKS = ("wake", "settings")                   # a queue may be paused before it has had any
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 
 
@@ -44,6 +58,9 @@ def take(redis: Redis) -> Census:
     rolls = {queue: Rolls() for queue in queues}
     for queue in queues:
         _read_queue(redis, picture, types, queue, rolls[queue])
+    _read_lines(redis, picture, types, rolls)
+    _read_locks(redis, picture, types)
+    _read_kept(redis, picture, types)
     pairs = _pairs(redis, picture, types, rolls)
     for queue, node in pairs:
         for name, kind in _OF_A_LISTENER.items():
@@ -82,19 +99,21 @@ def _queues(redis: Redis, picture: Picture, types: dict[str, str]) -> list[str]:
     if _expect(picture, types, keys.QUEUES, "zset", None):
         (reply,) = redis.read(("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES"))
         picture.scores = {name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)}
-    named = set(picture.scores)
+    named, others = set(picture.scores), set[str]()
     for kind, wanted in _OF_A_QUEUE.items():
         prefix = _key(kind, "")
-        named |= {key.removeprefix(prefix) for key, its in types.items() if key.startswith(prefix) and its == wanted}
+        some = {key.removeprefix(prefix) for key, its in types.items() if key.startswith(prefix) and its == wanted}
+        named, others = (named, others | some) if kind in _BEFORE_TASKS else (named | some, others)
+    named |= {line[0] for key in types if (line := keys.parse_line(key)) is not None}
     if keys.QUEUES not in picture.oddities:
         picture.scores |= dict.fromkeys(sorted(named - picture.scores.keys()))
-    return sorted(named)
+    return sorted(named | others)
 
 
 def _read_queue(redis: Redis, picture: Picture, types: dict[str, str], queue: str, roll: Rolls) -> None:
     for kind, wanted in _OF_A_QUEUE.items():
         key = _key(kind, queue)
-        if not _expect(picture, types, key, wanted, queue):
+        if not _expect(picture, types, key, wanted, queue) or kind in ("lines", "settings"):
             continue
         for texts in _READERS[wanted](redis, key):
             if kind == "listeners":
@@ -105,6 +124,49 @@ def _read_queue(redis: Redis, picture: Picture, types: dict[str, str], queue: st
                 note(picture, Place(kind, queue), texts, roll)
 
 
+def _read_lines(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]) -> None:
+    """Read the lines of all queues, how they are listed, and how each queue is set."""
+    found: dict[Pair, None] = {}
+    for key in types:
+        pair = keys.parse_line(key)
+        if pair is not None and _expect(picture, types, key, "list", pair[0]):
+            found[pair] = None
+            for texts in _read_list(redis, key):
+                note(picture, Place("line", pair[0], line=pair[1]), texts, rolls[pair[0]])
+    for queue in rolls:
+        if types.get(keys.lines(queue)) == "zset":
+            found |= dict.fromkeys((queue, name) for names in _read_sorted_set(redis, keys.lines(queue)) for name in names)
+    prefix = keys.waiting("")
+    for key in types:
+        if key.startswith(prefix) and _expect(picture, types, key, "set", None):
+            lock = key.removeprefix(prefix)
+            for members in _read_set(redis, key):
+                found |= dict.fromkeys(note_waiting(picture, lock, members))
+    questions = [question for queue, name in found for question in about_line(picture, queue, name)]
+    questions += [question for queue in rolls for question in about_settings(picture, queue)]
+    ask(redis, [question for question in readable(questions, picture) if question[0][1] in types])
+
+
+def _read_locks(redis: Redis, picture: Picture, types: dict[str, str]) -> None:
+    prefix = keys.lock("")
+    for key in types:
+        if key.startswith(prefix) and _expect(picture, types, key, "set", None):
+            place = Place("lock", "", line=key.removeprefix(prefix))
+            for texts in _read_set(redis, key):
+                note(picture, place, texts, Rolls())
+
+
+def _read_kept(redis: Redis, picture: Picture, types: dict[str, str]) -> None:
+    """Look at the keys that outlive their tasks for a while: each has to have an end."""
+    prefix = keys.key_kept("")
+    kept = [key for key in types if key.startswith(prefix) and _expect(picture, types, key, "string", None)]
+    for some in batches(kept, BATCH):
+        for key, seconds in zip(some, redis.read(*[("TTL", key) for key in some]), strict=True):
+            if seconds == -1:
+                sentence = f"{key} never expires: delete it, or a new task with that key is taken for the old one for ever."
+                picture.oddities[key] = Finding("kept", key, None, None, sentence, None, text="string")
+
+
 def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]) -> list[Pair]:
     """Return every queue and listener that has a key of its own, or is known; a key that is nobody's is an oddity."""
     known = [(queue, node) for queue, roll in rolls.items() for node in roll.members | roll.noted | roll.running]
@@ -113,9 +175,9 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), keys.key_kept(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
-        if key == keys.QUEUES or key.startswith(others):
+        if key == keys.QUEUES or key.startswith(others) or keys.parse_line(key) is not None:
             continue
         its = owners.get(key) or _owners(redis, types, key, rolls)
         if len(its) == 1:
@@ -174,6 +236,7 @@ _READERS: dict[str, Callable[[Redis, str], Iterator[Iterable[str]]]] = {
 
 
 def _key(kind: str, queue: str) -> str:
-    if kind in TYPES:
-        return Place(kind, queue).key
-    return keys.listeners(queue) if kind == "listeners" else keys.nodes(queue)
+    return _NAMES[kind](queue) if kind in _NAMES else Place(kind, queue).key
+
+
+_NAMES = {"listeners": keys.listeners, "nodes": keys.nodes, "lines": keys.lines, "settings": keys.settings}

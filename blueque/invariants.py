@@ -1,126 +1,19 @@
 """What must always be true of Redis as a whole, as pure functions: a picture of Redis in, what is wrong with it out.
 
-docs/protocol.md, "Invariants", has the same in words. `census` makes the pictures, `audit` compares two of them.
+docs/protocol.md, "Invariants", has the same in words. `census` makes the pictures, `audit` compares two of them; the
+rules of lines, locks and limits are in line_invariants.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from blueque import keys
-from blueque.places import FINISHED, HELD, STATUSES, Entry, Place, home, may_hold
-
-# What costs order and time, but neither loses a task nor runs one twice.
-WARNINGS = frozenset({"dead_listener", "double", "garbage", "node", "orders", "popped", "score", "unknown_key"})
-
-
-class Finding(NamedTuple):
-    """Something that is not as it must be.
-
-    code: one of those in docs/protocol.md, "Invariants".
-    key: where it is. task, queue, node: what it is about, where there is one.
-    sentence: the facts, for a person.
-    fix: the repair, or None when a person has to decide.
-    text, place: the entry that is wrong or missing; of a key of a wrong type, text is that type.
-    seen: the hash of the task, so that a repair can make sure that it has not changed.
-    """
-
-    code: str
-    key: str
-    task: str | None
-    queue: str | None
-    sentence: str
-    fix: str | None
-    node: str | None = None
-    text: str | None = None
-    place: Place | None = None
-    seen: Hash | None = None
-
-    @property
-    def is_warning(self) -> bool:
-        """Tell whether neither a task nor its only run is in danger."""
-        return self.code in WARNINGS
-
-    @property
-    def subject(self) -> tuple[str | None, ...]:
-        """What makes it the same finding in another look."""
-        return self.code, self.key, self.task, self.queue, self.node, self.text
-
-
-class Hash(NamedTuple):
-    """What counts of the hash of a task; no names: there is none."""
-
-    names: frozenset[str] = frozenset()
-    status: str | None = None
-    queue: str | None = None
-    node: str | None = None
-    pid: str | None = None
-    token: str | None = None
-    attempt: str | None = None
-    claimant: str | None = None
-    updated: str | None = None
-    priority: str | None = None
-    needs: str | None = None
-    lock: str | None = None
-    counted: str | None = None
-
-    @property
-    def line(self) -> tuple[str | None, str | None]:
-        """What says in which line it waits."""
-        return self.priority, self.needs
-
-    @property
-    def position(self) -> tuple[str | None, ...]:
-        """What changes whenever the task moves on."""
-        return self.status, self.queue, self.node, self.pid, self.token, self.attempt, *self.line
-
-
-class Standing(NamedTuple):
-    """What Redis knows of a listener.
-
-    state: of its registration; None: it has none, and is of 1.0.0 if it is a member of the listeners.
-    """
-
-    state: str | None = None
-    instance: str | None = None
-    is_member: bool = False
-    is_noted: bool = False                             # among the nodes, which have their last beat
-    has_orders: bool = False
-    holds: int = 0
-
-    @property
-    def lives(self) -> bool:
-        """Tell whether it is taken to live: it is registered so, or a member and not registered, as 1.0.0's are."""
-        return self.is_member if self.state is None else self.state != "dead"
-
-    @property
-    def words(self) -> str:
-        return "which is dead" if self.state == "dead" else "which nobody remembers"
-
-
-@dataclass
-class Picture:
-    """Redis at one instant, or a part of it. Tasks are looked at one by one and are not kept.
-
-    oddities: the keys that should not be, or not as they are, with the sentence that says why.
-    """
-
-    scores: dict[str, float | None] = field(default_factory=dict)
-    members: dict[str, int] = field(default_factory=dict)
-    listeners: dict[tuple[str, str], Standing] = field(default_factory=dict)
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
-    garbage: list[Entry] = field(default_factory=list)
-    oddities: dict[str, Finding] = field(default_factory=dict)
-
-    def standing(self, queue: str, node: str | None) -> Standing:
-        return self.listeners.get((queue, node or ""), Standing())
-
-    def note(self, task: str, place: Place, text: str, count: int = 1) -> None:
-        """Remember that a place has an entry for a task, or so many."""
-        self.entries.setdefault(task, []).extend([Entry(place, text)] * count)
+from blueque.line_invariants import judge_lines, judge_locks
+from blueque.lines import needs_of
+from blueque.picture import Finding, Hash, Picture, Standing
+from blueque.places import FINISHED, HELD, ROOM, STATUSES, Entry, Place, home, may_hold
 
 
 def judge(picture: Picture, tasks: Mapping[str, Hash]) -> Iterator[Finding]:
@@ -133,8 +26,10 @@ def judge(picture: Picture, tasks: Mapping[str, Hash]) -> Iterator[Finding]:
     for (queue, node), standing in picture.listeners.items():
         if not {keys.listener(queue, node), keys.nodes(queue)} & picture.oddities.keys():
             yield from _listener(queue, node, standing)
+    yield from judge_lines(picture)
     for task, seen in tasks.items():
         yield from judge_task(picture, task, seen)
+    yield from judge_locks(picture)
 
 
 def judge_task(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
@@ -143,12 +38,17 @@ def judge_task(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
     if not seen.names:
         for entry in entries:
             sentence = f"{entry.place} has an entry for task {task}, which does not exist."
-            yield _of_entry("no_hash", task, seen, entry, sentence, "drop_hint")
+            yield _of_entry("no_hash", task, seen, entry, sentence, _removal(entry))
         return
     broken = _broken(task, seen)
     if broken is not None:
         yield broken
         return
+    if seen.lock is not None and seen.status in HELD:
+        needs = needs_of(f"0,{seen.needs or ''}")
+        limit = needs.limit if needs is not None and needs.lock == seen.lock else 1
+        picture.limits[seen.lock] = max(limit, picture.limits.get(seen.lock, 0))
+        picture.holders[seen.lock] = picture.holders.get(seen.lock, 0) + 1
     yield from _places(picture, task, seen, entries)
     yield from _fields(picture, task, seen)
 
@@ -171,7 +71,7 @@ def _broken(task: str, seen: Hash) -> Finding | None:
 
 def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) -> Iterator[Finding]:
     queue, status = seen.queue or "", seen.status or ""
-    wanted = home(task, status, queue, seen.node, seen.pid, *seen.line)
+    wanted = home(task, seen.whereabouts)
     popped = None
     if status == "pending" and wanted[0] not in entries:
         popped = next((entry for entry in entries if entry.place.kind == "reserved" and entry.place.queue == queue), None)
@@ -184,10 +84,10 @@ def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) ->
             yield _of_entry("missing", task, seen, entry, sentence, "put_back")
     for entry, count in entries.items():
         if entry not in wanted and (
-            entry.place.kind != "tasks" or not may_hold(entry, task, status, queue, seen.node, seen.pid, *seen.line)
+            entry.place.kind != "tasks" or not may_hold(entry, task, seen.whereabouts)
         ):
             sentence = f"{entry.place} has an entry for task {task}, which is {status}{_where(seen)} in queue {queue}."
-            yield _of_entry("misplaced", task, seen, entry, sentence, "drop_hint")
+            yield _of_entry("misplaced", task, seen, entry, sentence, _removal(entry))
         elif count > 1:
             yield _of_entry("double", task, seen, entry, f"{entry.place} has task {task} {count} times.", "drop_hint")
     if popped or status in HELD:
@@ -272,7 +172,12 @@ def _garbage(picture: Picture) -> Iterator[Finding]:
 
 def _of_entry(code: str, task: str | None, seen: Hash | None, entry: Entry, sentence: str, fix: str | None) -> Finding:
     place, text = entry
-    return Finding(code, place.key, task, place.queue, sentence, fix, place.node or None, text, place, seen)
+    queue = place.queue or (seen.queue if seen is not None else None)      # a lock is of no queue
+    return Finding(code, place.key, task, queue, sentence, fix, place.node or None, text, place, seen)
+
+
+def _removal(entry: Entry) -> str:
+    return "free" if entry.place.kind in ROOM else "drop_hint"
 
 
 def _where(seen: Hash) -> str:

@@ -102,3 +102,9 @@ def parse_started_member(member: str) -> tuple[str, int, str]:
     """Return (node, pid, task id). Parsed from the right: a node id may hold spaces, the others cannot."""
     node, pid, task_id = member.rsplit(" ", 2)
     return node, int(pid), task_id
+
+
+def parse_line(key: str) -> tuple[str, str] | None:
+    """Return the queue and the name of the line whose key this is, a line besides pending; None: it is of none."""
+    name, is_there, queue = key.removeprefix("blueque_line_").partition("_")
+    return (queue, name) if key.startswith("blueque_line_") and name and is_there else None

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from blueque import keys
 from blueque.connection import Command, Redis
-from blueque.invariants import Hash, Picture, Standing
+from blueque.lines import needs_of
+from blueque.picture import Hash, Picture, Standing
 from blueque.places import MARK, Entry, Place
 
 BATCH = 1000                                           # keys or entries in one round trip
@@ -50,11 +51,12 @@ def conclude(picture: Picture, rolls: dict[str, Rolls]) -> None:
     for queue, roll in rolls.items():
         picture.members[queue] = len(roll.members)
         for node in roll.nodes:
-            instance, state = roll.registrations.get(node, (None, None))
+            instance, state, resources = roll.registrations.get(node, (None, None, None))
             if node in roll.registrations and state is None:
                 state = "?"
             picture.listeners[queue, node] = Standing(
-                state, instance, node in roll.members, node in roll.noted, node in roll.orders, roll.held.get(node, 0)
+                state, instance, node in roll.members, node in roll.noted, node in roll.orders, roll.held.get(node, 0),
+                resources or "",
             )
 
 
@@ -76,6 +78,17 @@ def note(
                 roll.running.add(keys.parse_started_member(text)[0])
         if task is not None and (only is None or task in only):
             picture.note(task, place, text)
+
+
+def note_waiting(picture: Picture, lock: str, members: Iterable[str]) -> Iterator[Pair]:
+    """Remember what cannot mean anything among the lines that wait for a lock; yield the others, and their queues."""
+    for member in members:
+        line, is_there, queue = member.partition("_")
+        needs = needs_of(line)
+        if is_there and needs is not None and needs.lock == lock:
+            yield queue, line
+        else:
+            picture.garbage.append(Entry(Place("waiting", "", line=lock), member))
 
 
 def _task_of(member: str) -> str | None:
@@ -103,7 +116,7 @@ def about_listeners(
 
         def take_existence(exists: int, roll: Rolls = roll, node: str = node) -> None:
             if exists:
-                roll.registrations[node] = (None, None)
+                roll.registrations[node] = (None, None, None)
 
         def take_registration(values: Sequence[str | None], roll: Rolls = roll, node: str = node) -> None:
             if node in roll.registrations:
@@ -121,11 +134,34 @@ def about_listeners(
 
         questions += [
             (("EXISTS", keys.listener(queue, node)), take_existence),
-            (("HMGET", keys.listener(queue, node), "instance", "state"), take_registration),
+            (("HMGET", keys.listener(queue, node), "instance", "state", "resources"), take_registration),
             (("LRANGE", keys.reserved(queue, node), 0, -1), take_held),
             (("ZRANGE", keys.orders(queue, node), 0, -1), take_orders),
         ]
     return questions
+
+
+def about_line(picture: Picture, queue: str, line: str) -> list[Question]:
+    key, needs = keys.line(queue, line), needs_of(line)
+    questions: list[Question] = [
+        (("LLEN", key), lambda length: picture.see(queue, line, length=length)),
+        (("LINDEX", key, -1), lambda task: picture.see(queue, line, first=task)),
+        (("ZSCORE", keys.lines(queue), line),
+         lambda score: picture.see(queue, line, score=None if score is None else float(score))),
+    ]
+    if needs is not None and needs.lock is not None:
+        command = ("SISMEMBER", keys.waiting(needs.lock), f"{line}_{queue}")
+        questions += [(command, lambda is_waited: picture.see(queue, line, is_waited=bool(is_waited)))]
+    return questions
+
+
+def about_settings(picture: Picture, queue: str) -> list[Question]:
+    """Ask how a queue is set, and whether there is work in its default line."""
+    command = ("HMGET", keys.settings(queue), "max_concurrency", "paused")
+    return [
+        (command, lambda found: picture.settings.update({queue: (found[0], found[1])})),
+        (("LLEN", keys.pending(queue)), lambda length: picture.in_line.update({queue: length})),
+    ]
 
 
 def readable(questions: Iterable[Question], picture: Picture) -> list[Question]:

@@ -6,9 +6,22 @@ from collections.abc import Iterable, Sequence
 
 from blueque import keys
 from blueque.connection import Redis
-from blueque.invariants import Finding, Hash, Picture
+from blueque.picture import Finding, Hash, Picture
 from blueque.places import LISTS, TYPES, Entry, Place, home
-from blueque.questions import Question, Rolls, about_listeners, about_task, ask_at_once, conclude, note, readable
+from blueque.questions import (
+    BATCH,
+    Question,
+    Rolls,
+    about_line,
+    about_listeners,
+    about_settings,
+    about_task,
+    ask_at_once,
+    conclude,
+    note,
+    note_waiting,
+    readable,
+)
 
 
 def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tuple[Picture, dict[str, Hash]]:
@@ -17,7 +30,8 @@ def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tup
     suspects = {finding.task: finding.seen for finding in findings if finding.task is not None}
     entries = {task: _candidates(first, task, seen or Hash()) for task, seen in suspects.items()}
     places = {entry.place for some in entries.values() for entry in some}
-    queues = {finding.queue for finding in findings if finding.queue is not None} | {place.queue for place in places}
+    queues = {finding.queue for finding in findings if finding.queue is not None}
+    queues |= {place.queue for place in places if place.queue}             # a lock is of none
     rolls = {queue: Rolls() for queue in queues}
     pairs = {pair for pair in first.listeners if pair[0] in queues}
     for finding in findings:
@@ -25,8 +39,10 @@ def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tup
         pairs |= {(finding.queue, node) for node in nodes if node is not None and finding.queue is not None}
     questions = [question for queue in queues for question in _about_queue(picture, queue, rolls[queue], suspects)]
     questions += about_listeners(picture, rolls, sorted(pairs), suspects)
-    for task, some in entries.items():
+    questions += [question for finding in findings for question in _about_line(picture, first, finding)]
+    for task in suspects.keys() | _holders(first, findings):
         questions += about_task(task, tasks)
+    for task, some in entries.items():
         questions += [question for entry in some for question in _about_entry(picture, task, entry)]
     kinds = [question for finding in findings for question in _about_key(picture, finding)]
     ask_at_once(redis, [*readable(questions, first), *kinds])
@@ -44,7 +60,31 @@ def _about_queue(picture: Picture, queue: str, roll: Rolls, only: Iterable[str])
         (("ZRANGE", keys.nodes(queue), 0, -1), roll.noted.update),
         (("SMEMBERS", keys.started(queue)), lambda texts: note(picture, Place("started", queue), texts, roll, only)),
         (("ZRANGE", keys.wake(queue), 0, -1), lambda texts: note(picture, Place("wake", queue), texts, roll)),
+        *about_settings(picture, queue),
     ]
+
+
+def _about_line(picture: Picture, first: Picture, finding: Finding) -> list[Question]:
+    place, queue = finding.place, finding.queue or ""
+    if place is None and finding.key == keys.settings(queue):
+        # Is there still work?
+        busy = [line for (its, line), seen in first.lines.items() if its == queue and seen.length][:BATCH]
+        return [question for line in busy for question in about_line(picture, queue, line)]
+    if place is None:
+        return []
+    if place.kind == "line":
+        return about_line(picture, place.queue, place.line)
+    if place.kind == "waiting":
+        return [(("SMEMBERS", place.key), lambda members: list(note_waiting(picture, place.line, members)))]
+    return []
+
+
+def _holders(first: Picture, findings: Sequence[Finding]) -> set[str]:
+    """Return who held the locks that too many hold: what each of them allows has to be known once more."""
+    places = {finding.place for finding in findings if finding.code == "overfull"}
+    if not places:
+        return set()
+    return {task for task, entries in first.entries.items() if places & {entry.place for entry in entries}}
 
 
 def _candidates(first: Picture, task: str, seen: Hash) -> set[Entry]:
@@ -53,7 +93,7 @@ def _candidates(first: Picture, task: str, seen: Hash) -> set[Entry]:
     if seen.queue is not None:
         entries |= {Entry(Place("tasks", seen.queue), task)}
         if seen.status in TYPES:
-            entries |= set(home(task, seen.status, seen.queue, seen.node, seen.pid, *seen.line))
+            entries |= set(home(task, seen.whereabouts))
     return {entry for entry in entries if entry.place.kind not in ("reserved", "started")}
 
 
@@ -61,6 +101,8 @@ def _about_entry(picture: Picture, task: str, entry: Entry) -> list[Question]:
     place, text = entry
     if place.kind in LISTS:
         return [(("LPOS", place.key, text, "COUNT", 0), lambda found: picture.note(task, place, text, len(found or ())))]
+    if TYPES[place.kind] == "set":
+        return [(("SISMEMBER", place.key, text), lambda is_in: picture.note(task, place, text, is_in))]
     return [(("ZSCORE", place.key, text), lambda score: picture.note(task, place, text, int(score is not None)))]
 
 

@@ -18,10 +18,13 @@ from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, keys, protocol
 from blueque.audit import Finding, audit, repair
-from blueque.invariants import WARNINGS
+from blueque.lines import line_of, write_needs
+from blueque.picture import WARNINGS
 
 Q = 'films "à la carte" \\ [1]'
 NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
+G, GPU, BARE = "gpus", "gpu_1", "bare"                 # a queue with lines, its listener, and one that nobody listens to
+LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
 
 
 class House:
@@ -41,6 +44,23 @@ class House:
         protocol.register(redis, Q, OTHER, f"i-{OTHER}", {}, 2.0)
         for task in ("pending", "second"):
             protocol.enqueue(redis, Q, task, "p", None, 1.0)
+        self._add_lines()
+
+    def _add_lines(self) -> None:
+        """A queue with a limit, in which one task holds a lock and others wait for theirs, or have a priority."""
+        redis, needs = self.redis, write_needs({}, LOCK, 1)
+        protocol.set_max_concurrency(redis, G, 3)
+        protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
+        protocol.enqueue(redis, G, "locked", "p", None, 1.0, {"priority": -7, "needs": needs})
+        protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
+        protocol.reserve(redis, G, "locked", "t-locked", GPU, "i", 3.0)
+        protocol.start(redis, G, "locked", "t-locked", GPU, 99, 4.0)
+        protocol.drop_line(redis, G, line_of("-7", needs))
+        protocol.enqueue(redis, G, "urgent", "p", None, 1.0, {"priority": 5})
+        protocol.enqueue(redis, G, "heavy", "p", None, 1.0, {"needs": HEAVY.partition(",")[2]})
+        protocol.enqueue(redis, BARE, "waiting", "p", None, 1.0, {"priority": 9, "needs": "gpu=3"})
+        protocol.pause(redis, "empty", "me", "deploy", 5.0)
+        self.cli.set(keys.key_kept("deleted"), 1, ex=1000)
 
     def _add(self, node: str, task: str) -> None:
         redis, instance = self.redis, f"i-{node}"
@@ -76,6 +96,8 @@ P, Z, S, C, F, X, L, N, W = (
     )
 )
 INDEX, R = keys.tasks(Q), keys.reserved(Q, NODE)
+GL, FIVE, LICENCE, CAP = keys.lines(G), keys.line(G, "5"), keys.line(G, HEAVY), keys.settings(G)
+WAITERS = keys.waiting("licence")
 
 
 def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -184,7 +206,67 @@ DAMAGES = [
     Damage("a registration that is a string", both(
         lambda cli: cli.delete(keys.listener(Q, OTHER)), lambda cli: cli.set(keys.listener(Q, OTHER), "hello")),
         "wrong_type", keys.listener(Q, OTHER), None, False),
-    Damage("a key that nobody knows", lambda cli: cli.set("blueque_lock_x", "1"), "unknown_key", "blueque_lock_x", None,
+    Damage("an urgent task in the line of the others", lambda cli: cli.lpush(keys.pending(G), "urgent"), "misplaced",
+           keys.pending(G), "urgent"),
+    Damage("an urgent task in two lines", lambda cli: cli.lpush(LICENCE, "urgent"), "misplaced", LICENCE, "urgent"),
+    Damage("an urgent task twice in line", lambda cli: cli.lpush(FIVE, "urgent"), "double", FIVE, "urgent"),
+    Damage("an urgent task in line and held", lambda cli: cli.lpush(keys.reserved(G, GPU), "urgent"), "misplaced",
+           keys.reserved(G, GPU), "urgent"),
+    Damage("an urgent task popped and not reserved", both(
+        lambda cli: cli.lmove(FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"), lambda cli: cli.zrem(GL, "5")), "popped",
+        keys.reserved(G, GPU), "urgent", False),
+    Damage("an urgent task nowhere", both(lambda cli: cli.delete(FIVE), lambda cli: cli.zrem(GL, "5")), "missing", FIVE,
+           "urgent"),
+    Damage("a line that is not listed", lambda cli: cli.zrem(GL, "5"), "hidden_line", GL),
+    Damage("a line that is listed too low", lambda cli: cli.zadd(GL, {"5": 1}), "line_score", GL),
+    Damage("a line that is listed, and nobody stands in it", lambda cli: cli.zadd(keys.lines(BARE), {"7": 7}),
+           "empty_line", keys.lines(BARE)),
+    Damage("a line without a tasks that waits for a lock", lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
+           "empty_line", WAITERS),
+    Damage("a line that does not wait for its lock", lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"), "waiting", WAITERS),
+    Damage("a line of another lock", lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"), "garbage", WAITERS),
+    Damage("a line with a name without sense", lambda cli: cli.zadd(GL, {"high": 7}), "bad_line", GL),
+    Damage("a line with work, and a name without sense", both(
+        lambda cli: cli.rename(FIVE, keys.line(G, "5,gpus")), lambda cli: cli.zadd(GL, {"5,gpus": 5}),
+        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "needs", "gpus")),
+        "bad_line", keys.line(G, "5,gpus"), None, False),
+    Damage("a priority beyond all", both(
+        lambda cli: cli.rename(FIVE, keys.line(G, "500")), lambda cli: cli.zadd(GL, {"500": 500}),
+        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "priority", "500")),
+        "bad_line", keys.line(G, "500"), None, False),
+    Damage("a lock held by nobody", lambda cli: cli.sadd(keys.lock(LOCK), "nobody"), "no_hash", keys.lock(LOCK), "nobody"),
+    Damage("a lock held by a task that has ended", lambda cli: cli.sadd(keys.lock("x"), "complete"), "misplaced",
+           keys.lock("x"), "complete"),
+    Damage("a lock held by a task that holds another", lambda cli: cli.sadd(keys.lock("x"), "locked"), "misplaced",
+           keys.lock("x"), "locked"),
+    Damage("a lock that its holder does not hold", lambda cli: cli.srem(keys.lock(LOCK), "locked"), "missing",
+           keys.lock(LOCK), "locked"),
+    Damage("a lock held by too many", both(
+        lambda cli: cli.sadd(keys.lock(LOCK), "started"), lambda cli: cli.hset(T("started"), "lock", LOCK)),
+        "overfull", keys.lock(LOCK), None, False),
+    Damage("a place taken by nobody", lambda cli: cli.sadd(keys.counted(G), "nobody"), "no_hash", keys.counted(G), "nobody"),
+    Damage("a place taken by a task that waits", lambda cli: cli.sadd(keys.counted(G), "urgent"), "misplaced",
+           keys.counted(G), "urgent"),
+    Damage("a place that is not taken", lambda cli: cli.srem(keys.counted(G), "locked"), "missing", keys.counted(G),
+           "locked"),
+    Damage("a need that no listener can meet", lambda cli: cli.hset(keys.listener(G, GPU), "resources", "memory=8"),
+           "stuck", LICENCE, "heavy", False),
+    Damage("a listener without anything for a need", lambda cli: cli.hdel(keys.listener(G, GPU), "resources"), "stuck",
+           LICENCE, "heavy", False),
+    Damage("a queue with work that may run nothing", lambda cli: cli.hset(CAP, "max_concurrency", 0), "stuck", CAP, None,
+           False),
+    Damage("a limit that is no number", lambda cli: cli.hset(CAP, "max_concurrency", "few"), "settings", CAP, None, False),
+    Damage("a pause since never", lambda cli: cli.hset(CAP, "paused", "yes"), "settings", CAP, None, False),
+    Damage("a kept key for ever", lambda cli: cli.persist(keys.key_kept("deleted")), "kept", keys.key_kept("deleted"),
+           None, False),
+    Damage("a lock that is a string", lambda cli: cli.set(keys.lock("x"), "1"), "wrong_type", keys.lock("x"), None, False),
+    Damage("a line that is a set", lambda cli: cli.sadd(keys.line(G, "6"), "1"), "wrong_type", keys.line(G, "6"), None,
+           False),
+    Damage("settings that are a string", both(lambda cli: cli.delete(CAP), lambda cli: cli.set(CAP, "hello")),
+           "wrong_type", CAP, None, False),
+    Damage("a listing of lines that is a list", both(lambda cli: cli.delete(GL), lambda cli: cli.lpush(GL, "5")),
+           "wrong_type", GL, None, False),
+    Damage("a key that nobody knows", lambda cli: cli.set("blueque_log_x", "1"), "unknown_key", "blueque_log_x", None,
            False),
     Damage("a list of a queue that nobody knows", lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
            "unknown_key", keys.reserved("other", GHOST), None, False),
@@ -246,7 +328,7 @@ def tidy(state: dict[str, Any]) -> dict[str, Any]:
             return sorted(value)
         return {name: text for name, text in value.items() if name != "updated"} if isinstance(value, dict) else value
 
-    return {key: tidied(value) for key, value in state.items() if key != W}
+    return {key: tidied(value) for key, value in state.items() if not key.startswith(keys.wake(""))}
 
 
 @pytest.mark.parametrize("damage", LEFT, ids=[damage.name for damage in LEFT])

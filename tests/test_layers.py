@@ -29,8 +29,8 @@ LAYERS = {
         "attempt", "gate", "output", "resources", "roster", "spool", "tree", "trouble",
     ],
     "data": [
-        "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "invariants", "questions", "census",
-        "recheck", "audit", "checkup", "line_up",
+        "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
+        "line_invariants", "questions", "census", "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
         "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",

@@ -10,7 +10,7 @@ from blueque.protocol.bulk import enqueue_many, schedule_many
 from blueque.protocol.control import cancel, order, requeue
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
-from blueque.protocol.repair import drop_hint, mend, put_back, realign, recount
+from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
 from blueque.protocol.run import (
     complete,
     confirm_cancel,
@@ -62,6 +62,7 @@ __all__ = [
     "lose",
     "mend",
     "move",
+    "note_line",
     "observe",
     "observe_all",
     "order",

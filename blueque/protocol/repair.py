@@ -1,12 +1,12 @@
-"""What an audit has found is repaired: drop_hint, put_back, mend, realign, recount. Each looks again before it believes."""
+"""What an audit has found is repaired: drop_hint, put_back, mend, realign, recount, note_line. Each looks again first."""
 
 from __future__ import annotations
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.lines import line_of
-from blueque.places import FINISHED, LISTS, MARK, TYPES, Entry, Place, home, may_hold
-from blueque.protocol.attempt import stand
+from blueque.lines import DEFAULT, line_of
+from blueque.places import FINISHED, LISTS, MARK, STATUSES, TYPES, WHEREABOUTS, Entry, Place, Whereabouts, home, may_hold
+from blueque.protocol.attempt import make_known, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {"list": ("LREM", 1), "zset": ("ZREM",), "set": ("SREM",)}
@@ -19,26 +19,37 @@ def drop_hint(redis: Redis, place: Place, text: str, task: str) -> bool:
 
     text: the entry. task: the id in it; the text itself if there is none.
     """
+    dropped = _drop_hint(redis, place, text, task, DEFAULT)
+    while isinstance(dropped, str):                    # now that we know in which line it may be
+        dropped = _drop_hint(redis, place, text, task, dropped)
+    return dropped
+
+
+def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> bool | str:
     key, kind = place.key, TYPES[place.kind]
 
     def decide(snapshot: list[str | None], found: list[int] | int = 1, in_line: int | None = None) -> Answer | Change:
+        its = Whereabouts(*snapshot)
         if found == []:
             return Answer(True)
-        is_right = may_hold(Entry(place, text), task, *snapshot) or (place.kind in ("wake", "orders") and text == MARK)
+        if place.kind == "reserved" and line_of(its.priority, its.needs) != line:
+            return Answer(line_of(its.priority, its.needs))
+        is_right = may_hold(Entry(place, text), task, its) or (place.kind in ("wake", "orders") and text == MARK)
         # In a listener's list a pending task is right if it has been popped; it has not while it is in line.
-        is_in_line_still = place.kind == "reserved" and snapshot[0] == "pending" and in_line is not None
+        is_in_line_still = place.kind == "reserved" and its.status == "pending" and in_line is not None
         is_double = isinstance(found, list) and len(found) > 1
         if is_right and not is_in_line_still and not is_double:
             return Answer(False)
         word, *count = _REMOVE[kind]
         return Change([(word, key, *count, text)], True)
 
-    reads: list[Command] = [("HMGET", keys.task(task), "status", "queue", "node", "pid", "priority", "needs")]
+    reads: list[Command] = [("HMGET", keys.task(task), *WHEREABOUTS)]
     if kind == "list":
         reads += [("LPOS", key, text, "COUNT", 2)]
     if place.kind == "reserved":
-        reads += [("LPOS", keys.pending(place.queue), task)]
-    return bool(transact(redis, "drop_hint", Look([keys.task(task), key], reads, task), decide))
+        reads += [("LPOS", keys.line(place.queue, line), task)]
+    dropped: bool | str = transact(redis, "drop_hint", Look([keys.task(task), key], reads, task), decide)
+    return dropped
 
 
 def put_back(
@@ -58,32 +69,34 @@ def put_back(
     queue, key, kind = place.queue, place.key, TYPES[place.kind]
 
     def decide(snapshot: list[str | None], found: int | None = None) -> Answer | Change:
-        its_updated, eta, created, priority, needs = snapshot[4:]
+        (its_updated, eta, created), its = snapshot[4:7], Whereabouts(*snapshot[:4], *snapshot[7:])
         if found is not None:
             return Answer(True)
-        if snapshot[:4] != [status, queue, node, pid]:
+        # A lock is of no queue.
+        if its[:4] != (status, its.queue if place.kind == "lock" else queue, node, pid):
             return Answer(False)
-        wanted = [entry.place for entry in home(task, status, queue, node, pid, priority, needs)]
-        if place.kind != "tasks" and place not in wanted:
+        if place.kind != "tasks" and (status not in STATUSES or place not in [entry.place for entry in home(task, its)]):
             return Answer(False)
         if place.kind in ("pending", "line"):
             # It may have been put back, and popped, since it was missed: then it has been changed.
             if its_updated != updated:
                 return Answer(False)
             commands: list[Command] = [
-                *stand(queue, line_of(priority, needs), task, is_first=True),
+                *stand(queue, line_of(its.priority, its.needs), task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
             return Change(commands, True)
         if kind == "list":
             return Change([("LPUSH", key, task)], True)
-        if kind == "set":
+        if place.kind == "started":
             return Change([("SADD", key, keys.started_member(node or "", pid or "", task))], True)
+        if kind == "set":
+            return Change([("SADD", key, task)], True)
         score = eta if place.kind == "scheduled" else created
         return Change([("ZADD", key, now if score is None else score, task)], True)
 
-    fields = ("status", "queue", "node", "pid", "updated", "eta", "created", "priority", "needs")
+    fields = (*WHEREABOUTS[:4], "updated", "eta", "created", *WHEREABOUTS[4:])
     reads: list[Command] = [("HMGET", keys.task(task), *fields)]
     if place.kind in LISTS:
         reads += [("LPOS", key, task)]
@@ -145,3 +158,16 @@ def recount(redis: Redis, queue: str) -> bool:
 
     look = Look([keys.listeners(queue)], [("SCARD", keys.listeners(queue))])
     return bool(transact(redis, "recount", look, decide))
+
+
+def note_line(redis: Redis, queue: str, line: str) -> bool:
+    """Have everybody know of a line in which somebody stands. False: nobody does."""
+    key = keys.line(queue, line)
+
+    def decide(exists: int) -> Answer | Change:
+        commands = make_known(queue, line)
+        if not exists or not commands:
+            return Answer(False)
+        return Change([*commands, ("ZADD", keys.wake(queue), 0, 0)], True)
+
+    return bool(transact(redis, "note_line", Look([key], [("EXISTS", key)]), decide))

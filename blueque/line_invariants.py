@@ -1,0 +1,111 @@
+"""What must always be true of lines, locks and limits, as pure functions; see invariants.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from blueque import keys
+from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of, write_needs
+from blueque.picture import Finding, LineSeen, Picture
+from blueque.places import Place
+
+_PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
+
+
+def judge_lines(picture: Picture) -> Iterator[Finding]:
+    """Yield what is wrong with the lines of all queues and with how they are set."""
+    living: dict[str, dict[str, dict[str, int]]] = {}
+    for (queue, node), standing in picture.listeners.items():
+        if standing.state == "alive":
+            living.setdefault(queue, {})[node] = dict((parse_needs(standing.resources) or Needs()).resources)
+    work = {queue for queue, length in picture.in_line.items() if length}
+    for (queue, name), seen in picture.lines.items():
+        work |= {queue} if seen.length else set()
+        key = keys.line(queue, name)
+        if not {key, keys.lines(queue)} & picture.oddities.keys():
+            yield from _line(queue, name, seen, living.get(queue, {}))
+    for queue, (max_concurrency, paused) in picture.settings.items():
+        yield from _settings(queue, max_concurrency, paused, queue in work)
+
+
+def judge_locks(picture: Picture) -> Iterator[Finding]:
+    """Yield the locks that more tasks hold than any of them allows; `judge_task` has looked at all of these."""
+    for lock, count in picture.holders.items():
+        limit = picture.limits[lock]
+        if count > limit:
+            sentence = f"{count} tasks hold lock {lock}, which {limit} may: those that run now run on."
+            place = Place("lock", "", line=lock)
+            yield Finding("overfull", place.key, None, None, sentence, None, text=lock, place=place)
+
+
+def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int]]) -> Iterator[Finding]:
+    key, place, what = keys.line(queue, name), Place("line", queue, line=name), f"line {name} of queue {queue}"
+
+    def found(code: str, key: str, sentence: str, fix: str | None, task: str | None = None) -> Finding:
+        return Finding(code, key, task, queue, sentence, fix, text=name, place=place)
+
+    needs = needs_of(name)
+    if needs is None or name == DEFAULT or not _PRIORITY.fullmatch(name) or abs(priority_of(name)) > HIGHEST:
+        sentence = f"{what} has a name that makes no sense"
+        if seen.length:
+            yield found("bad_line", key, f"{sentence}, and nobody takes its {seen.length} tasks.", None)
+        elif seen.score is not None:
+            yield found("bad_line", keys.lines(queue), f"{sentence}.", "drop_line")
+        return
+    if not seen.length:
+        # Until then it costs nothing: a listener drops it when it looks.
+        if (seen.score is not None and not living) or (seen.score is None and seen.is_waited):
+            place_of = keys.lines(queue) if seen.score is not None else keys.waiting(needs.lock or "")
+            yield found("empty_line", place_of, f"nobody stands in {what} any more.", "drop_line")
+        return
+    if seen.score is None:
+        sentence = f"{what} is not in {keys.lines(queue)}: nobody looks there, and {_tasks(seen.length)} wait."
+        yield found("hidden_line", keys.lines(queue), sentence, "note_line")
+    elif seen.score != priority_of(name):
+        sentence = f"{what} has the score {seen.score:g}: it has its turn too early or too late."
+        yield found("line_score", keys.lines(queue), sentence, "note_line")
+    if seen.score is not None and needs.lock is not None and not seen.is_waited:
+        sentence = f"{what} is not in {keys.waiting(needs.lock)}: whoever lets go of the lock does not wake it."
+        yield found("waiting", keys.waiting(needs.lock), sentence, "note_line")
+    lack = lacking(needs, list(living.values()))
+    if living and lack is not None:
+        best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
+        most = living[best].get(lack, 0)
+        sentence = f"{_tasks(seen.length)} in {what}, the first is {seen.first}, can never start: no listener of it has "
+        sentence += f"{write_needs(dict(needs.resources))}. The most {lack} that one has is {most}"
+        sentence += f", {best}." if most else "."
+        yield found("stuck", key, sentence, None, seen.first)
+
+
+def lacking(needs: Needs, nodes: list[dict[str, int]]) -> str | None:
+    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None: one has enough."""
+    if any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
+        return None
+    short = [name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)]
+    return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together
+
+
+def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_work: bool) -> Iterator[Finding]:
+    key = keys.settings(queue)
+
+    def found(code: str, sentence: str) -> Finding:
+        return Finding(code, key, None, queue, sentence, None, text=max_concurrency)
+
+    if max_concurrency is not None and not max_concurrency.isdecimal():
+        yield found("settings", f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.")
+    elif max_concurrency is not None and int(max_concurrency) == 0 and has_work:
+        yield found("stuck", f"queue {queue} has work, and may run 0 tasks: blueque limit {queue} N, or none.")
+    if paused is not None and not _is_time(paused):
+        yield found("settings", f"queue {queue} is paused since {paused!r}, which is no time: blueque resume {queue}.")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
