@@ -20,6 +20,7 @@ BATCH = 500                                            # queues that are looked 
 class View(NamedTuple):
     """What is known of one queue.
 
+    is_pending: somebody stands in line, or may: another line than the default one is listed.
     next_eta: of its next scheduled task, in Unix seconds.
     refusal: what Redis said instead, when a key is of the wrong type or not ours to read.
     """
@@ -76,7 +77,7 @@ class Lookout:
         if whole or changed is None:
             changed = {keys.QUEUES}
             self.views.clear()
-        stale = {queue for queue in self.views if {keys.pending(queue), keys.scheduled(queue)} & changed}
+        stale = {queue for queue in self.views if changed.intersection(_watched(queue))}
         stale |= self._stale & set(self.views)
         self._stale.clear()
         if keys.QUEUES in changed:
@@ -91,7 +92,7 @@ class Lookout:
 
     def _read(self, connection: Connection, queues: list[str]) -> None:
         """Look at some queues: at all in one command first, for mostly there is nothing in any."""
-        every = [key for queue in queues for key in (keys.pending(queue), keys.scheduled(queue))]
+        every = [key for queue in queues for key in _watched(queue)]
         (anything,) = exchange(connection, [("EXISTS", *every)])
         if anything == 0:
             self.views.update(dict.fromkeys(queues, View()))
@@ -100,7 +101,7 @@ class Lookout:
             command
             for queue in queues
             for command in (
-                ("EXISTS", keys.pending(queue)),
+                ("EXISTS", keys.pending(queue), keys.lines(queue)),
                 ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
             )
         ]
@@ -117,6 +118,11 @@ def batches(items: list[str], size: int) -> Iterator[list[str]]:
     """Yield the items, so many at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def _watched(queue: str) -> tuple[str, ...]:
+    """Return the keys that tell whether there is, or will be, something to do in a queue."""
+    return keys.pending(queue), keys.lines(queue), keys.scheduled(queue)
 
 
 def _scores(reply: list[Any]) -> dict[str, float]:

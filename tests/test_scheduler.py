@@ -365,6 +365,44 @@ def test_it_wakes_a_listener_for_tasks_that_were_in_line_before_it_came(legacy, 
     assert "Traceback" not in listener.log
 
 
+@pytest.mark.parametrize("options", [{"priority": 5}, {"lock": "a"}, {"resources": {"gpu": 1}}])
+def test_work_in_any_line_is_seen_at_once_and_the_wake_up_call_set_again_if_it_was_lost(client, queue, cli, options):
+    scheduler = Scheduler(client)
+    scheduler.step()
+    queue.enqueue("in", **options)
+    cli.delete("blueque_wake_video")
+
+    serve(scheduler, lambda: cli.exists("blueque_wake_video"))
+
+    scheduler._lookout.close()
+
+
+def test_work_that_is_in_another_line_when_the_scheduler_comes_wakes_a_listener(client, queue, cli):
+    queue.enqueue("in", priority=-1)
+    cli.delete("blueque_wake_video")
+    scheduler = Scheduler(client)
+
+    scheduler.step()
+
+    assert cli.exists("blueque_wake_video")
+    scheduler._lookout.close()
+
+
+def test_work_that_has_to_wait_costs_a_scheduler_nothing(client, queue, programs, cli, url):
+    queue.pause("me")
+    queue.enqueue("in")
+    queue.enqueue("in", priority=5)
+    cli.delete("blueque_wake_video")
+    scheduler = watching(programs, url, cli)
+    until(lambda: cli.exists("blueque_wake_video"), what="it has found the work")
+    began = cli.info("stats")["total_commands_processed"]
+    time.sleep(2)                                      # the time that is measured
+    commands = cli.info("stats")["total_commands_processed"] - began - 1
+
+    assert commands < 4
+    assert warnings(scheduler) == []
+
+
 def test_news_that_comes_together_with_an_answer_is_not_overlooked(programs, cli, url):
     cli.zadd("blueque_queues", {"first": 0, "second": 0})
     cli.config_resetstat()
@@ -498,7 +536,7 @@ def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
     assert lookout.refresh() == {"one", "two"}
     assert lookout.refresh() == set()
 
-    client.get_queue("two").enqueue("in")
+    client.get_queue("two").enqueue("in", priority=1)
     client.get_queue("three").enqueue("in")
     seen = set()
     until(lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, what="it has seen both")
