@@ -102,8 +102,16 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
         yield from [head for head, task in equals if task is None]
         waiting = [(head, task) for head, task in equals if task is not None]
         if len(waiting) > 1:
-            # One of 1.0.0 is not in the index before it has run: let it be the first.
-            created = redis.read(("ZMSCORE", keys.tasks(queue), *[task for _, task in waiting]))[0]
-            ages = {head.line: float(score or 0) for (head, _), score in zip(waiting, created, strict=True)}
+            # From the hash: one that 1.0.0 made is not in the index before it has run.
+            created = redis.read(*[("HGET", keys.task(task), "created") for _, task in waiting])
+            ages = {head.line: _age(text) for (head, _), text in zip(waiting, created, strict=True)}
             waiting.sort(key=lambda one: ages[one[0].line])
         yield from [head for head, _ in waiting]
+
+
+def _age(created: str | None) -> float:
+    """Return when a task was made; of one that does not tell, or is gone: before all others, so that it is seen to."""
+    try:
+        return float(created or 0)
+    except ValueError:
+        return 0.0

@@ -30,14 +30,17 @@ from blueque.errors import (
     NotCancellable,
     NotFailed,
     NotFinished,
+    NotFree,
     NotOwner,
     NotRegistered,
+    NotWaiting,
     WrongQueue,
 )
 from blueque.places import Place
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.several import Pulse
 from blueque.protocol.transaction import prove
+from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import FIELDS
@@ -214,12 +217,12 @@ def raw(*command: Any) -> Given:
     return lambda redis: redis.read(command)
 
 
-def enqueued(task: str, parameters: str = "p") -> Given:
-    return lambda redis: protocol.enqueue(redis, Q, task, parameters, None, 1.0)
+def enqueued(task: str, parameters: str = "p", **options: Any) -> Given:
+    return lambda redis: protocol.enqueue(redis, Q, task, parameters, None, 1.0, options)
 
 
-def scheduled(task: str, eta: float) -> Given:
-    return lambda redis: protocol.schedule(redis, Q, task, "p", None, eta, 1.0)
+def scheduled(task: str, eta: float, **options: Any) -> Given:
+    return lambda redis: protocol.schedule(redis, Q, task, "p", None, eta, 1.0, options)
 
 
 def registered(node: str = NODE, instance: str = I) -> Given:
@@ -231,8 +234,8 @@ def in_two(redis: Redis) -> None:
     protocol.register(redis, "audio", "host_1b", "instance-1b", {"pid": 7}, 2.0)
 
 
-def popped(node: str = NODE, instance: str = I) -> Given:
-    return lambda redis: protocol.pop(redis, Q, node, instance)
+def popped(node: str = NODE, instance: str = I, line: str = "0") -> Given:
+    return lambda redis: protocol.pop(redis, Q, node, instance, line)
 
 
 def reserved(task: str, node: str = NODE, instance: str = I, token: str = T) -> Given:
@@ -273,10 +276,27 @@ def flat(mapping: Mapping[str, Any]) -> list[Any]:
     return [item for pair in mapping.items() for item in pair]
 
 
+def in_default_line(*tasks: str) -> Values:
+    return {"LINE": [keys.pending(Q)], "JOINING": [list(tasks)]}
+
+
+IN_NO_LINE = {"LINE": [], "JOINING": [], "NAME": [], "PRIORITY": [], "LOCKED": [], "LOCK": []}
+IN_THREE_LINES = {
+    "LINE": [keys.line(Q, "0,lock:a%20b=2"), keys.line(Q, "9,lock:a%20b=2"), keys.line(Q, "-3,lock:a%20b=2")],
+    "JOINING": [["t1"], ["t2"], ["t3"]], "NAME": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
+    "PRIORITY": [0, 9, -3], "LOCKED": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"], "LOCK": ["a b"] * 3,
+}
 TASK = {
     "QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I,
-    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"),
+    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"), "LINE": keys.pending(Q),
 }
+# A line that is not the default one, and what a task has that stands in it; with a lock, and without.
+URGENT = {"NAME": "5,gpu=1", "PRIORITY": 5, "LINE": keys.line(Q, "5,gpu=1")}
+SHARED = {"NAME": "0,lock:a%20b=2", "PRIORITY": 0, "LINE": keys.line(Q, "0,lock:a%20b=2"), "LOCK": "a b"}
+IS_URGENT, IS_SHARED = {"priority": 5, "needs": "gpu=1"}, {"needs": "lock:a%20b=2"}
+urgent = raw("HSET", keys.task("t1"), "priority", 5, "needs", "gpu=1")
+holding = raw("HSET", keys.task("t1"), "needs", "lock:a%20b=2", "lock", "a b", "counted", 1)
+limited = raw("HSET", keys.settings(Q), "max_concurrency", 3)
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
 NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
 NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
@@ -284,7 +304,11 @@ WITH_KEY = {**NEW, "KEY": "a", "KEEP": 60, "MARK": "m", "GIVEN": {"key": "a", "k
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
     **NEW, "ALL": ["t1", "t2", "t3"], "TASK": ["t1", "t2", "t3"], "TEXTS": TEXTS, "FIRST": "t1", "PARAMETERS": TEXTS,
-    "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"],
+    "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"], **IN_NO_LINE, **in_default_line("t1", "t2", "t3"),
+}
+MANY_SHARED = {
+    **MANY, "GIVEN": IS_SHARED, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]],
+    "PRIORITY": [0], "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"],
 }
 MANY_JSON = {**MANY, "ENCODING": NEW_JSON["ENCODING"], "OPTIONS": NEW_JSON["OPTIONS"]}
 KEYED = {
@@ -292,15 +316,17 @@ KEYED = {
     "MARK": "m",
 }
 KEPT = {"keys": KEYED["KEY"], "keep": 60, "mark": "m"}
-LATER_MANY = {**KEYED, "PAST": [], "ETA": [20.5, 100.0, 30.0], "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"]}
-DUE = {**TASK, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": []}
+LATER_MANY = {**KEYED, **IN_NO_LINE, "PAST": [], "ETA": [20.5, 100.0, 30.0], "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"]}
+DUE = {
+    **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [],
+}
 BEAT = {**TASK, "BEAT": 5}
 BEATS = {
     **TASK, "QUEUE": [Q, "audio"], "NODE": [NODE, "host_1b"], "BEAT": [5, 7], "STRUCK_OFF": [], "ITS_NODE": [],
 }
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
 WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
-ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0}
+ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0, "ROOM": [], "HELD": []}
 START = {**TASK, "PID": 99, "IDENTITY": []}
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
@@ -339,7 +365,7 @@ def schedule(values: Values) -> Given:
 
 def many(values: Values, **columns: Any) -> Batch:
     """Return a batch of the sample's tasks, with its options."""
-    options = OPTIONS if values["OPTIONS"] else None
+    options = values.get("GIVEN", OPTIONS if values["OPTIONS"] else None)
     texts = [(text.encode(), bool(values["ENCODING"])) for text in values["TEXTS"]]
     return Batch(Q, NewTasks([task.encode() for task in values["ALL"]], texts, **columns), 9.25, options)
 
@@ -350,6 +376,15 @@ def enqueue_many(values: Values, **columns: Any) -> Given:
 
 def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
     return lambda redis: protocol.schedule_many(redis, many(values, etas=etas))
+
+
+def joining(*tasks: str) -> Values:
+    """Return the values for tasks that are due, have no attempt, and join the default line."""
+    return {"MOVED": list(tasks), "OLD": list(tasks), "CREATED": ["1.0"] * len(tasks), **in_default_line(*tasks)}
+
+
+def enqueue_in(values: Values, options: Values) -> Given:
+    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], None, 9.25, options)
 
 
 def enqueue_due(redis: Redis) -> None:
@@ -388,8 +423,60 @@ def pop(redis: Redis) -> None:
     protocol.pop(redis, Q, NODE, I)
 
 
+def pop_from(line: str) -> Given:
+    return lambda redis: protocol.pop(redis, Q, NODE, I, line)
+
+
 def reserve(redis: Redis) -> None:
     protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25)
+
+
+def reserve_with_gpu(redis: Redis) -> None:
+    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, line="5,gpu=1")
+
+
+def reserve_without(redis: Redis) -> None:
+    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, is_met=False)
+
+
+def reserve_from_default(redis: Redis) -> None:
+    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, line="0")
+
+
+def set_priority(priority: int) -> Given:
+    return lambda redis: protocol.set_priority(redis, Q, "t1", priority, 9.25)
+
+
+def put_first(redis: Redis) -> None:
+    protocol.put_first(redis, Q, "t1", 9.25)
+
+
+def move(redis: Redis) -> None:
+    protocol.move(redis, Q, "t1", "to", 9.25)
+
+
+def pause(reason: str | None = None) -> Given:
+    return lambda redis: protocol.pause(redis, Q, "ann", reason, 9.25)
+
+
+def resume(redis: Redis) -> None:
+    protocol.resume(redis, Q)
+
+
+def limit(most: int | None) -> Given:
+    return lambda redis: protocol.set_max_concurrency(redis, Q, most)
+
+
+def free(lock: str | None = None) -> Given:
+    return lambda redis: protocol.free(redis, Q, "t1", lock)
+
+
+def note_line(line: str) -> Given:
+    return lambda redis: protocol.note_line(redis, Q, line)
+
+
+def drop_line(line: str) -> Given:
+    return lambda redis: protocol.drop_line(redis, Q, line)
 
 
 def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
@@ -489,6 +576,10 @@ def reassert(redis: Redis) -> None:
     protocol.reassert(redis, Q, "t1", NODE, I, OURS, 9.25)
 
 
+def reassert_with(more: Mapping[str, str]) -> Given:
+    return lambda redis: protocol.reassert(redis, Q, "t1", NODE, I, {**OURS, **more}, 9.25)
+
+
 def forget(instance: str | None = "instance-0") -> Given:
     return lambda redis: protocol.forget(redis, Q, DEAD, instance)
 
@@ -498,13 +589,20 @@ SCHEDULED, PENDING, RESERVED, CANCELLED = "it is scheduled", "it is pending", "i
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
 PAST, WITH_KEEP = "there is a [PAST]", "the task has a `keep` above 0"
 MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
-OLD = "the task has no attempt: 1.0.0 made it"
+OLD = "the task has no attempt: 1.0.0 may have made it"
+OTHER_LINE, LOCKED = "it is not the default line", "its tasks need a lock"
+IN_LOCKED_LINE = [OTHER_LINE, LOCKED]
+HOLDS = ["it holds a lock", "it is counted", "it holds a lock or is counted"]
+AGAIN, WITH_LOCK, LIMITED = "it looks again", "it needs a lock", "there is a limit"
 FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and it is registered"
 COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
 FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
 RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
 ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
+TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
+SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
+MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 REQUEUE = {**TASK, "MARK": "mark-1", "LAST": []}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
@@ -559,7 +657,7 @@ LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", 
 A_LIST, A_LISTENERS_LIST, A_SORTED_SET, A_SET = (
     "it is a list", "it is the list of a listener", "it is a sorted set", "it is a set"
 )
-THE_LINE, ANOTHER_LIST = "it is the line", "it is another list"
+THE_LINE, ANOTHER_LIST = "it is a line", "it is another list"
 IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = "it is dead and a member", "it is registered", "it is not registered"
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
@@ -567,8 +665,14 @@ both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
+    Sample("enqueue", "with a priority and needs", nothing, enqueue_in(NEW, IS_URGENT),
+           {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)}, [OTHER_LINE]),
+    Sample("enqueue", "with a lock", nothing, enqueue_in(NEW, IS_SHARED), {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
+           IN_LOCKED_LINE),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
     Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, block=1),
+    Sample("enqueue", "with a key and a lock", nothing, enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
+           {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)}, IN_LOCKED_LINE, block=1),
     Sample("enqueue", "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, block=1, until="MULTI"),
     Sample("enqueue", "with a key that is kept", raw("SET", keys.key_kept("t1"), "m2"), enqueue(WITH_KEY), WITH_KEY, block=1,
            until="MULTI"),
@@ -580,28 +684,43 @@ SAMPLES = [
            until="MULTI"),
     Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY),
     Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON),
+    Sample("enqueue_many", "in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED),
     Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI"),
     Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED, block=1),
     Sample("enqueue_many", "with a key that is known, and one that is kept",
            given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")), enqueue_many(KEYED, **KEPT),
-           {**KEYED, "NEW": ["t2"], "KEY": KEYED["KEY"][1:2], "ENTRIES": [9.25, "t2"]}, block=1),
+           {**KEYED, "NEW": ["t2"], "KEY": KEYED["KEY"][1:2], "ENTRIES": [9.25, "t2"], **in_default_line("t2")}, block=1),
     Sample("enqueue_many", "with keys, again", given(enqueue_many(KEYED, **KEPT)), enqueue_many(KEYED, **KEPT), KEYED,
            block=1, until="MULTI"),
     Sample("schedule_many", "as usual", nothing, schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY),
     Sample("schedule_many", "one past", nothing, schedule_many(LATER_MANY, [20.5, 100.0, None]),
-           {**LATER_MANY, "TASK": ["t1", "t2"], "PAST": ["t3"], "ETA": [20.5, 100.0], "TIMES": [20.5, "t1", 100.0, "t2"]},
+           {**LATER_MANY, "TASK": ["t1", "t2"], "PAST": ["t3"], "ETA": [20.5, 100.0], "TIMES": [20.5, "t1", 100.0, "t2"],
+            **in_default_line("t3")},
            [PAST]),
     Sample("schedule_many", "again", enqueued("t1"), schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY,
            until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], "MOVED": ["t2", "t1"]}, [MOVED]),
+           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1")}, [MOVED]),
     Sample("enqueue_due", "one deleted", given(scheduled("t1", 2.0), scheduled("t2", 3.0), raw("DEL", keys.task("t1"))),
-           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], "MOVED": ["t2"]}, [MOVED]),
+           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t2")}, [MOVED]),
     Sample("enqueue_due", "all deleted", given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))), enqueue_due,
            {**DUE, "DUE": ["t1"], "STILL": ["t1"]}),
     Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 3.0)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], "MOVED": ["t2", "t1"], "OLD": ["t1"], "CREATED": ["1.5"]},
+           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1"), "CREATED": ["1.0", "1.5"]}, [MOVED]),
+    Sample("enqueue_due", "for its second attempt", given(scheduled("t1", 9.25), raw("HSET", keys.task("t1"), "attempt", 1)),
+           enqueue_due, {**DUE, "DUE": ["t1"], "STILL": ["t1"], **joining("t1"), "OLD": [], "CREATED": []}, [MOVED]),
+    Sample("enqueue_due", "in lines with a lock", given(scheduled("t1", 1.0, **IS_SHARED),
+           scheduled("t2", 2.0, priority=9, **IS_SHARED), scheduled("t3", 3.0, priority=-3, **IS_SHARED)), enqueue_due,
+           {**DUE, "DUE": ["t1", "t2", "t3"], "STILL": ["t1", "t2", "t3"], **joining("t1", "t2", "t3"), **IN_THREE_LINES},
+           [MOVED]),
+    Sample("enqueue_due", "in three lines",
+           given(scheduled("t1", 1.0, **IS_SHARED), scheduled("t2", 2.0), scheduled("t3", 3.0, **IS_URGENT),
+                 scheduled("t4", 4.0)),
+           enqueue_due,
+           {**DUE, "DUE": ["t1", "t2", "t3", "t4"], "STILL": ["t1", "t2", "t3", "t4"], **joining("t1", "t2", "t3", "t4"),
+            "LINE": [SHARED["LINE"], keys.pending(Q), URGENT["LINE"]], "JOINING": [["t1"], ["t2", "t4"], ["t3"]],
+            "NAME": [SHARED["NAME"], URGENT["NAME"]], "PRIORITY": [0, 5], "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]},
            [MOVED]),
     Sample("register", "first", nothing, register, {**TASK, "FACTS": flat(FACTS)}, [NOT_MEMBER]),
     Sample("register", "in place of a dead one", registered(NODE, "instance-0"), register, {**TASK, "FACTS": flat(FACTS)}),
@@ -626,12 +745,42 @@ SAMPLES = [
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
     Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
     Sample("pop", "none", registered(), pop, TASK),
+    Sample("pop", "from another line", given(registered(), enqueued("t1", **IS_URGENT)), pop_from("5,gpu=1"),
+           {**TASK, **URGENT}),
+    Sample("pop", "several lines", given(registered(), enqueued("t1", **IS_URGENT)), pop, TASK, until="MULTI"),
+    Sample("pop", "with a limit", given(registered(), enqueued("t1"), limited), pop, TASK, until="MULTI"),
+    Sample("pop", "paused", given(registered(), enqueued("t1"), pause()), pop_from("0"), TASK, until="MULTI"),
     Sample("pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered),
-    Sample("reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT),
+    Sample("reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT, [OLD]),
     Sample("reserve", "made by 1.0.0", given(registered(), made_by_1_0_0, raw("LPUSH", keys.pending(Q), "t1"), popped()),
            reserve, {**ATTEMPT, "CREATED": "1.5"}, [OLD]),
+    Sample("reserve", "for its second attempt", given(registered(), reserved("t1"), release, popped()), reserve,
+           {**ATTEMPT, "ATTEMPT": 2}),
+    Sample("reserve", "with resources", given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
+           reserve_with_gpu, ATTEMPT, [OLD]),
+    Sample("reserve", "with a lock", given(registered(), enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])),
+           reserve, {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")], "HELD": ["lock", "a b"]}, [OLD, AGAIN, WITH_LOCK]),
+    Sample("reserve", "with a limit", given(registered(), limited, enqueued("t1"), popped()), reserve,
+           {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)], "HELD": ["counted", 1]}, [OLD, AGAIN, LIMITED]),
+    Sample("reserve", "with a lock and a limit",
+           given(registered(), limited, enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])), reserve,
+           {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b"), keys.counted(Q), keys.started(Q)],
+            "HELD": ["lock", "a b", "counted", 1]}, [OLD, AGAIN, WITH_LOCK, LIMITED]),
     Sample("reserve", "deleted", given(registered(), enqueued("t1"), popped(), raw("DEL", keys.task("t1"))), reserve, TASK,
            block=1),
+    Sample("reserve", "without the resources", given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
+           reserve_without, {**ATTEMPT, **URGENT}, [OTHER_LINE], block=2, refuses=NotFree),
+    Sample("reserve", "found in a line that is not its own",
+           given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")), reserve_from_default,
+           {**ATTEMPT, **URGENT}, [OTHER_LINE], block=2, refuses=NotFree),
+    Sample("reserve", "lock taken",
+           given(registered(), raw("SADD", keys.lock("a b"), "t8", "t9"), enqueued("t1", **IS_SHARED),
+                 popped(line=SHARED["NAME"])),
+           reserve, {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")]}, [AGAIN, WITH_LOCK, *IN_LOCKED_LINE], block=2,
+           refuses=NotFree),
+    Sample("reserve", "limit reached",
+           given(registered(), limited, raw("SADD", keys.counted(Q), "t7", "t8", "t9"), enqueued("t1"), popped()),
+           reserve, {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)]}, [AGAIN, LIMITED], block=2, refuses=NotFree),
     Sample("reserve", "again", given(registered(), reserved("t1")), reserve, TASK, until="MULTI"),
     Sample("reserve", "not in our list", given(registered(), enqueued("t1")), reserve, TASK, until="MULTI"),
     Sample("reserve", "held by a former life", given(registered(), reserved("t1", token="token-0")), reserve, TASK,
@@ -652,6 +801,8 @@ SAMPLES = [
     Sample("complete", "reserved by 1.0.0", given(reserved_by_1_0_0("t1"), start({}, token=None)), complete(token=None),
            {**COMPLETED, "BY": []}, [STARTED]),
     Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
+    Sample("complete", "holding a lock", given(registered(), started("t1"), holding), complete(), {**COMPLETED, **SHARED},
+           [STARTED, *HOLDS]),
     Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
     Sample("complete", "after fail", failed("t1"), complete(), COMPLETED, until="MULTI", refuses=NotOwner),
     Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [NOT_FAILED, STARTED]),
@@ -659,16 +810,26 @@ SAMPLES = [
     Sample("fail", "reserved by 1.0.0", reserved_by_1_0_0("t1"), fail({}, token=None),
            {**FAILED, "FACTS": [], "BY": []}, [NOT_FAILED]),
     Sample("fail", "declared lost", lost(), fail(ENDING), FAILED, [FAILED_ONE]),
+    Sample("fail", "holding a lock", given(registered(), started("t1"), holding), fail(ENDING), {**FAILED, **SHARED},
+           [NOT_FAILED, STARTED, *HOLDS]),
     Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
     Sample("fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner),
     Sample("retry", "later", given(registered(), started("t1")), retry(20.5), RETRIED, AFTER_LOST["started"]),
     Sample("retry", "later, never started", given(registered(), reserved("t1")), retry(20.5), RETRIED,
            AFTER_LOST["reserved"]),
     Sample("retry", "later, declared lost", lost(), retry(20.5), RETRIED, AFTER_LOST["failed"]),
+    Sample("retry", "later, holding a lock", given(registered(), started("t1"), holding), retry(20.5), {**RETRIED, **SHARED},
+           [*AFTER_LOST["started"], *HOLDS]),
     Sample("retry", "at once", given(registered(), started("t1")), retry(None), RETRIED, AFTER_LOST["started"], block=1),
     Sample("retry", "at once, declared lost", lost(), retry(None), RETRIED, AFTER_LOST["failed"], block=1),
     Sample("retry", "at once, reserved by 1.0.0", reserved_by_1_0_0("t1"), retry(None, token=None), {**RETRIED, "BY": []},
            AFTER_LOST["reserved"], block=1),
+    Sample("retry", "at once, holding a lock", given(registered(), started("t1"), holding), retry(None),
+           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], *HOLDS, *IN_LOCKED_LINE], block=1),
+    Sample("retry", "at once, urgent", given(registered(), started("t1"), urgent), retry(None), {**RETRIED, **URGENT},
+           [*AFTER_LOST["started"], OTHER_LINE], block=1),
+    Sample("retry", "to be cancelled, holding a lock", given(registered(), started("t1"), holding, cancel()), retry(20.5),
+           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], *HOLDS], block=2),
     Sample("retry", "to be cancelled", given(registered(), started("t1"), cancel()), retry(20.5), RETRIED,
            AFTER_LOST["started"], block=2),
     Sample("retry", "to be cancelled, declared lost", given(lost(), wanted_gone), retry(None), RETRIED,
@@ -678,6 +839,11 @@ SAMPLES = [
            until="MULTI", refuses=NotOwner),
     Sample("release", "reserved", given(registered(), reserved("t1")), release, END),
     Sample("release", "started", given(registered(), started("t1")), release_with_facts, ENDED_BY_ORDER, [STARTED]),
+    Sample("release", "holding a lock", given(registered(), started("t1"), holding), release, {**END, **SHARED},
+           [STARTED, *HOLDS, *IN_LOCKED_LINE]),
+    Sample("release", "urgent", given(registered(), reserved("t1"), urgent), release, {**END, **URGENT}, [OTHER_LINE]),
+    Sample("release", "holding a lock, to be cancelled", given(registered(), started("t1"), holding, cancel()), release,
+           {**END, **SHARED}, [STARTED, *HOLDS], block=1),
     Sample("release", "to be cancelled", given(registered(), started("t1"), cancel()), release, END, [STARTED], block=1),
     Sample("release", "reserved, to be cancelled", given(registered(), reserved("t1"), wanted_gone), release, END, block=1),
     Sample("release", "again", given(registered(), reserved("t1"), release), release, END, until="MULTI"),
@@ -685,15 +851,75 @@ SAMPLES = [
     Sample("confirm_cancel", "as usual", given(registered(), started("t1"), cancel()), confirm_cancel, ENDED_BY_ORDER,
            [STARTED]),
     Sample("confirm_cancel", "declared lost", lost(), confirm_cancel, ENDED_BY_ORDER, [FAILED_ONE]),
+    Sample("confirm_cancel", "holding a lock", given(registered(), started("t1"), holding), confirm_cancel,
+           {**ENDED_BY_ORDER, **SHARED}, [STARTED, *HOLDS]),
     Sample("confirm_cancel", "again", given(registered(), started("t1"), cancel(), confirm_cancel), confirm_cancel,
            ENDED_BY_ORDER, until="MULTI"),
     Sample("confirm_cancel", "after complete", completed("t1"), confirm_cancel, ENDED_BY_ORDER, until="MULTI",
            refuses=NotOwner),
+    Sample("set_priority", "urgent now", enqueued("t1"), set_priority(7), SEVEN,
+           [TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on"]),
+    Sample("set_priority", "not urgent any more", enqueued("t1", priority=5), set_priority(0),
+           {**TASK, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)}, [AGAIN, TO_BE_0, IN_LINE_NOW]),
+    Sample("set_priority", "with a lock", enqueued("t1", **IS_SHARED), set_priority(7),
+           {**SEVEN, **SHARED, "NEW_NAME": "7,lock:a%20b=2", "NEW_LINE": keys.line(Q, "7,lock:a%20b=2")},
+           [AGAIN, TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on",
+            IN_LINE_NOW + " and needs a lock"]),
+    Sample("set_priority", "scheduled", scheduled("t1", 20.5), set_priority(7), SEVEN, [TO_BE_OTHER]),
+    Sample("set_priority", "popped", given(registered(), enqueued("t1"), popped()), set_priority(7), SEVEN, [TO_BE_OTHER]),
+    Sample("set_priority", "again", given(enqueued("t1"), set_priority(7)), set_priority(7),
+           {**TASK, "LINE": keys.line(Q, "7")}, [AGAIN], until="MULTI"),
+    Sample("set_priority", "reserved", given(registered(), reserved("t1")), set_priority(7), TASK, until="MULTI",
+           refuses=NotWaiting),
+    Sample("set_priority", "of another queue", given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+           set_priority(7), TASK, until="MULTI", refuses=WrongQueue),
+    Sample("put_first", "in the default line", enqueued("t1"), put_first, TASK),
+    Sample("put_first", "in another", enqueued("t1", **IS_URGENT), put_first, {**TASK, **URGENT}, [AGAIN, OTHER_LINE]),
+    Sample("put_first", "with a lock", enqueued("t1", **IS_SHARED), put_first, {**TASK, **SHARED}, [AGAIN, *IN_LOCKED_LINE]),
+    Sample("put_first", "popped", given(registered(), enqueued("t1"), popped()), put_first, TASK, until="MULTI",
+           refuses=NotWaiting),
+    Sample("put_first", "scheduled", scheduled("t1", 20.5), put_first, TASK, until="MULTI", refuses=NotWaiting),
+    Sample("move", "pending", enqueued("t1"), move, MOVE, [PENDING]),
+    Sample("move", "with a lock", enqueued("t1", **IS_SHARED), move,
+           {**MOVE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
+           [AGAIN, PENDING, PENDING + ", and not in the default line", PENDING + " and needs a lock"]),
+    Sample("move", "scheduled", scheduled("t1", 20.5), move, {**MOVE, "ETA": 20.5}, [SCHEDULED]),
+    Sample("move", "again", given(enqueued("t1"), move), move, MOVE, until="MULTI"),
+    Sample("move", "popped", given(registered(), enqueued("t1"), popped()), move, MOVE, until="MULTI", refuses=NotWaiting),
+    Sample("pause", "as usual", nothing, pause(), {**TASK, "WHO": ["paused_by", "ann"]}),
+    Sample("pause", "with a reason", nothing, pause("full"), {**TASK, "WHO": ["paused_by", "ann", "paused_reason", "full"]}),
+    Sample("pause", "again", given(pause()), pause(), TASK, until="MULTI"),
+    Sample("resume", "as usual", given(pause()), resume, TASK),
+    Sample("resume", "again", nothing, resume, TASK, until="MULTI"),
+    Sample("set_max_concurrency", "a limit", nothing, limit(3), {**TASK, "MOST": 3}, ["there is to be a limit"]),
+    Sample("set_max_concurrency", "none", limited, limit(None), TASK, ["there is to be no limit"]),
+    Sample("set_max_concurrency", "again", limited, limit(3), TASK, until="MULTI"),
+    Sample("free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}),
+    Sample("free", "counted", given(completed("t1"), holding), free(), TASK, block=1),
+    Sample("free", "of a lock that it holds", given(registered(), started("t1"), holding), free("a b"), {**TASK, **SHARED},
+           until="MULTI"),
+    Sample("free", "counted, and running", given(registered(), started("t1"), holding), free(), TASK, block=1,
+           until="MULTI"),
+    Sample("drop_line", "with a priority", nothing, drop_line("5,gpu=1"), {**TASK, **URGENT}),
+    Sample("drop_line", "with a lock", nothing, drop_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]),
+    Sample("drop_line", "not empty", enqueued("t1", **IS_URGENT), drop_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
+    Sample("note_line", "with a priority", enqueued("t1", **IS_URGENT), note_line("5,gpu=1"), {**TASK, **URGENT}),
+    Sample("note_line", "with a lock", enqueued("t1", **IS_SHARED), note_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]),
+    Sample("note_line", "empty", nothing, note_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
+    Sample("call", "as usual", nothing, lambda redis: protocol.call(redis, Q, NODE), TASK),
+    Sample("wake_waiting", "two queues",
+           raw("SADD", keys.waiting("a b"), f"0,lock:a%20b=2_{Q}", "0,lock:a%20b=2_a_b", "5,lock:a%20b=2_a_b"),
+           lambda redis: protocol.wake_waiting(redis, "a b"), {"LOCK": "a b", "WAITING": ["a_b", Q]}),
+    Sample("wake_waiting", "nobody waits", nothing, lambda redis: protocol.wake_waiting(redis, "a b"),
+           {"LOCK": "a b", "WAITING": []}),
     Sample("cancel", "scheduled", scheduled("t1", 20.5), cancel(), CANCEL, [SCHEDULED]),
     Sample("cancel", "pending", enqueued("t1"), cancel("too late"),
            {**CANCEL, "WHO": ["cancelled_by", "ann", "cancel_reason", "too late"]}, [PENDING]),
     Sample("cancel", "popped", given(registered(), enqueued("t1"), popped()), cancel(), CANCEL, [PENDING]),
     Sample("cancel", "reserved", given(registered(), reserved("t1")), cancel(), CANCEL, [RESERVED]),
+    Sample("cancel", "pending in another line", enqueued("t1", **IS_URGENT), cancel(), {**CANCEL, **URGENT}, [PENDING]),
+    Sample("cancel", "reserved, holding a lock", given(registered(), reserved("t1"), holding), cancel(),
+           {**CANCEL, **SHARED}, [RESERVED, *HOLDS]),
     Sample("cancel", "started", given(registered(), started("t1")), cancel(), CANCEL, block=1),
     Sample("cancel", "again", given(enqueued("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
     Sample("cancel", "started, again", given(registered(), started("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
@@ -705,6 +931,10 @@ SAMPLES = [
     Sample("requeue", "declared lost", given(lost(), with_files), requeue,
            {**REQUEUE, "LAST": ["last_files", "host:/spool/t1/1"]}, [FAILED_ONE]),
     Sample("requeue", "cancelled", given(enqueued("t1"), cancel()), requeue, REQUEUE, [CANCELLED]),
+    Sample("requeue", "failed, urgent", given(failed("t1"), urgent), requeue, {**REQUEUE, **URGENT},
+           [FAILED_ONE, OTHER_LINE]),
+    Sample("requeue", "failed, held a lock", given(failed("t1"), holding), requeue, {**REQUEUE, **SHARED},
+           [FAILED_ONE, *IN_LOCKED_LINE]),
     Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
     Sample("requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed),
     Sample("requeue", "of another queue", given(failed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), requeue,
@@ -737,6 +967,11 @@ SAMPLES = [
     Sample("strike", "registered", dead_listener, strike, FENCE, until="MULTI"),
     Sample("recover", "popped", fenced(enqueued("t1"), popped(DEAD, "instance-0")), recover(), FENCE),
     Sample("recover", "reserved", fenced(held_by_the_dead), recover(), FENCE),
+    Sample("recover", "reserved, holding a lock", fenced(held_by_the_dead, holding), recover(), {**FENCE, **SHARED},
+           [*HOLDS, *IN_LOCKED_LINE]),
+    Sample("recover", "popped from another line",
+           fenced(enqueued("t1", **IS_URGENT), popped(DEAD, "instance-0", "5,gpu=1")), recover(), {**FENCE, **URGENT},
+           [OTHER_LINE]),
     Sample("recover", "claimed by the dead", fenced(held_by_the_dead, claimed), recover(dead_claimant="a host_5"), FENCE),
     Sample("recover", "nobody remembers it", given(enqueued("t1"),
            raw("RPOPLPUSH", keys.pending(Q), keys.reserved(Q, DEAD))), recover(None), FENCE),
@@ -756,6 +991,14 @@ SAMPLES = [
     Sample("lose", "to run again, with files", fenced(started_by_the_dead, with_files),
            lose(Retry(), {"lost_node": DEAD}),
            {**LOSE, "LAST": ["last_files", "host:/spool/t1/1"], "FACTS": ["lost_node", DEAD]}),
+    Sample("lose", "to run again, holding a lock", fenced(started_by_the_dead, holding), lose(Retry()), {**LOSE, **SHARED},
+           [*HOLDS, *IN_LOCKED_LINE]),
+    Sample("lose", "to run again, urgent", fenced(started_by_the_dead, urgent), lose(Retry()), {**LOSE, **URGENT},
+           [OTHER_LINE]),
+    Sample("lose", "for good, holding a lock", fenced(started_by_the_dead, holding), lose(), {**LOSE, **SHARED}, HOLDS,
+           block=1),
+    Sample("lose", "to be cancelled, holding a lock", fenced(started_by_the_dead, holding, cancel()), lose(),
+           {**LOSE, **SHARED}, HOLDS, block=2),
     Sample("lose", "for good", fenced(started_by_the_dead), lose(), LOSE, block=1),
     Sample("lose", "once too often", fenced(started_by_the_dead, raw("HSET", keys.task("t1"),
            "interruptions", 3)), lose(Retry(), {"lost_node": DEAD}),
@@ -769,12 +1012,20 @@ SAMPLES = [
     Sample("lose", "again", fenced(started_by_the_dead, fence, lose()), lose(), LOSE, until="MULTI"),
     Sample("lose", "not dead", given(dead_listener, started_by_the_dead), lose(), LOSE, until="MULTI"),
     Sample("restore", "as usual", given(lost(DEAD, "instance-0"), registered()), restore, RESTORE),
+    Sample("restore", "held a lock", given(lost(DEAD, "instance-0"), holding, registered()), restore, {**RESTORE, **SHARED},
+           HOLDS[:2]),
     Sample("restore", "again", given(lost(DEAD, "instance-0"), registered(), restore), restore, RESTORE, until="MULTI"),
     Sample("restore", "requeued", given(lost(DEAD, "instance-0"), registered(), requeue), restore, RESTORE, until="MULTI"),
     Sample("restore", "not registered", lost(), restore, RESTORE, until="MULTI", refuses=NotRegistered),
     Sample("reassert", "no hash", registered(), reassert, REASSERT, [NOT_IN_LIST]),
     Sample("reassert", "pending", given(registered(), enqueued("t1")), reassert, REASSERT, [NOT_IN_LIST]),
     Sample("reassert", "reserved", given(registered(), reserved("t1")), reassert, REASSERT),
+    Sample("reassert", "held a lock", registered(), reassert_with(IS_SHARED | {"lock": "a b", "counted": "1"}),
+           {**REASSERT, **SHARED,
+            "FIELDS": flat({**OURS, **IS_SHARED, "lock": "a b", "counted": "1", "updated": 9.25})},
+           [NOT_IN_LIST, *HOLDS[:2]]),
+    Sample("reassert", "pending in another line", given(registered(), enqueued("t1", **IS_URGENT)), reassert,
+           {**REASSERT, **URGENT}, [NOT_IN_LIST]),
     Sample("reassert", "again", given(registered(), reassert), reassert, REASSERT, until="MULTI"),
     Sample("reassert", "ended", completed("t1"), reassert, REASSERT, until="MULTI"),
     Sample("reassert", "not registered", nothing, reassert, REASSERT, until="MULTI", refuses=NotRegistered),
@@ -794,6 +1045,8 @@ SAMPLES = [
            at(HELD), [A_LIST, A_LISTENERS_LIST]),
     Sample("drop_hint", "held and in line", given(enqueued("t1"), raw("LPUSH", HELD.key, "t1")), drop_hint(HELD), at(HELD),
            [A_LIST, A_LISTENERS_LIST]),
+    Sample("drop_hint", "held and in another line", given(enqueued("t1", **IS_URGENT), raw("LPUSH", HELD.key, "t1")),
+           drop_hint(HELD), at(HELD, LINE=URGENT["LINE"]), [A_LIST, A_LISTENERS_LIST, AGAIN]),
     Sample("drop_hint", "scheduled, and pending", given(enqueued("t1"), raw("ZADD", LATER.key, 1, "t1")), drop_hint(LATER),
            at(LATER), [A_SORTED_SET]),
     Sample("drop_hint", "started, and pending", given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
@@ -803,6 +1056,10 @@ SAMPLES = [
            [A_LIST, A_LISTENERS_LIST], until="MULTI"),
     Sample("put_back", "in line", given(enqueued("t1"), raw("DEL", IN_LINE.key)), put_back(IN_LINE, "pending", "1.0"),
            at(IN_LINE), [A_LIST, THE_LINE]),
+    Sample("put_back", "in a line with a lock", given(enqueued("t1", **IS_SHARED), raw("DEL", SHARED["LINE"])),
+           put_back(Place("line", Q, line=SHARED["NAME"]), "pending", "1.0"),
+           {**at(Place("line", Q, line=SHARED["NAME"])), **SHARED},
+           [A_LIST, THE_LINE, "it is a line, but not the default line", "it is a line whose tasks need a lock"]),
     Sample("put_back", "in line, popped since", given(registered(), enqueued("t1"), popped()),
            put_back(IN_LINE, "pending", "0.5"), at(IN_LINE), [A_LIST], until="MULTI"),
     Sample("put_back", "in the list of its listener", given(registered(), reserved("t1"), raw("DEL", HELD.key)),
@@ -814,7 +1071,9 @@ SAMPLES = [
     Sample("put_back", "in the index", given(enqueued("t1"), raw("DEL", ALL.key)), put_back(ALL, "pending"),
            at(ALL, SCORE=1.0), [A_SORTED_SET]),
     Sample("put_back", "started", given(registered(), started("t1"), raw("DEL", RUNNING.key)),
-           put_back(RUNNING, "started", node=NODE, pid="99"), at(RUNNING), [A_SET]),
+           put_back(RUNNING, "started", node=NODE, pid="99"), at(RUNNING), ["it is the set of started tasks"]),
+    Sample("put_back", "counted", given(registered(), started("t1"), holding),
+           put_back(Place("counted", Q), "started", node=NODE, pid="99"), at(Place("counted", Q)), ["it is another set"]),
     Sample("put_back", "started, and has moved on", completed("t1"), put_back(RUNNING, "started", node=NODE, pid="99"),
            at(RUNNING), until="MULTI"),
     Sample("mend", "a stump", raw("HSET", keys.task("t1"), "status", "failed", "error", "e"), mend, TASK, ["it is no task"]),
@@ -936,7 +1195,7 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     made = {
         re.sub("@", "[]", name)
         for name in [keys.QUEUES, *[function(*["@"] * len(inspect.signature(function).parameters)) for function in functions
-                                    if not function.__name__.endswith("started_member")]]
+                                    if not function.__name__.endswith("_member")]]
     }
     # A name as in the walk-through, without placeholders, is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
@@ -959,6 +1218,7 @@ def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
 
 def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli):
     listener = client.get_listener("video")
+    listener.pool = Pool("/spool/resources", {"gpu": 2})
 
     listener.register(Timing(), "/spool", Retry())
     protocol.order(redis, "video", listener.node, "drain", "ann")
@@ -979,6 +1239,9 @@ def test_each_key_is_written_by_the_functions_that_the_table_names():
         for line in "".join(blocks(text)).splitlines():
             word, *rest = line.partition(" # ")[0].split(" ")
             if word in WRITES:
+                if {"[LINE]", "[NEW_LINE]"} & {*rest}:
+                    for key in (keys.pending("[]"), keys.line("[]", "[]")):
+                        writers.setdefault(key, set()).add(name)
                 for key in re.findall(rf"{keys.PREFIX}\S+", " ".join(rest)):
                     writers.setdefault(re.sub(r"\[\w+\]", "[]", key.removesuffix("...")), set()).add(name)
     rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|", chapter("Keys"), flags=re.M)

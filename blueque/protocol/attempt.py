@@ -68,14 +68,13 @@ def stand(queue: str, line: str, task: str, is_first: bool = False) -> list[Comm
     return [("RPUSH" if is_first else "LPUSH", keys.line(queue, line), task), *make_known(queue, line)]
 
 
-def make_known(queue: str, line: str) -> list[Command]:
-    """Have everybody know of a line that has work: nobody needs to be told of the default one."""
-    if line == DEFAULT:
-        return []
-    commands: list[Command] = [("ZADD", keys.lines(queue), priority_of(line), line)]
-    needs = needs_of(line)
-    if needs is not None and needs.lock is not None:
-        commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]
+def make_known(queue: str, *lines: str) -> list[Command]:
+    """Have everybody know of lines that have work: nobody needs to be told of the default one."""
+    commands: list[Command] = [("ZADD", keys.lines(queue), priority_of(line), line) for line in lines if line != DEFAULT]
+    for line in lines:
+        needs = needs_of(line)
+        if needs is not None and needs.lock is not None:
+            commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]
     return commands
 
 

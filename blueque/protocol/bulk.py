@@ -58,8 +58,8 @@ class Batch:
         later = [(eta, task) for eta, task in zip(etas, ids, strict=True) if eta is not None]
         lines = self._lines(chosen, ids, etas)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, self.queue)]
-        for line, tasks in lines.items():
-            commands += [("LPUSH", keys.line(self.queue, line), *tasks), *make_known(self.queue, line)]
+        commands += [("LPUSH", keys.line(self.queue, line), *tasks) for line, tasks in lines.items()]
+        commands += make_known(self.queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(self.queue), *[part for pair in later for part in pair])]
         commands += [("ZADD", keys.tasks(self.queue), *chain.from_iterable((self._now, task) for task in ids))]

@@ -272,9 +272,11 @@ def reassert(
             return Answer(None)
         news = {**ours, "status": "started", "node": node, "updated": str(now)}
         held: list[Command] = [("LPUSH", keys.reserved(queue, node), task)] if place is None else []
+        known_best = fields or ours                    # what Redis went back to may have stood in another line
+        line = line_of(known_best.get("priority"), known_best.get("needs"))
         return Change(
             [
-                ("LREM", keys.line(queue, line_of(ours.get("priority"), ours.get("needs"))), 0, task),
+                ("LREM", keys.line(queue, line), 0, task),
                 ("ZREM", keys.scheduled(queue), task),
                 *held,
                 ("SADD", keys.started(queue), keys.started_member(node, news["pid"], task)),

@@ -102,8 +102,8 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
             return Answer([])
         commands: list[Command] = [("ZREM", keys.scheduled(queue), *hints)]
         if moved:
-            for line, some in by_line.items():
-                commands += [("LPUSH", keys.line(queue, line), *some), *make_known(queue, line)]
+            commands += [("LPUSH", keys.line(queue, line), *some) for line, some in by_line.items()]
+            commands += make_known(queue, *by_line)
             commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         for task in moved:
