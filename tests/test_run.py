@@ -589,7 +589,7 @@ def test_there_is_one_wake_up_marker_however_often_it_is_set(redis, state):
 
 
 def wait(redis, seconds=5.0, is_answered=lambda connection: connection.wait(5), is_idle=True):
-    return protocol.wait(redis, "video", NODE, seconds, is_answered, is_idle)
+    return protocol.wait(redis, [("video", NODE)], seconds, is_answered, is_idle)
 
 
 def test_wait_takes_the_marker(redis, state):
