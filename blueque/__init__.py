@@ -6,9 +6,11 @@ task_process.py (what runs a task), master.py and scheduler.py (the daemons), cl
 """
 
 from blueque.client import Client
+from blueque.config import Config
 from blueque.errors import (
     BatchFailed,
     BluequeError,
+    ConfigRefused,
     Contended,
     InvalidInput,
     InvalidType,
@@ -46,6 +48,8 @@ __all__ = [
     "BatchFailed",
     "BluequeError",
     "Client",
+    "Config",
+    "ConfigRefused",
     "Contended",
     "Fail",
     "ForkingRunner",

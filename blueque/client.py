@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from blueque import settings
@@ -20,6 +20,7 @@ from blueque.processor import Processor
 from blueque.queue import Queue
 from blueque.recoveries import Recoveries
 from blueque.recovery import Recovery
+from blueque.retention import Retention
 from blueque.retry import Retry
 from blueque.selection import Select
 from blueque.socket_connection import SocketConnection
@@ -107,6 +108,10 @@ class Client:
     def get_recoveries(self, queue_names: Sequence[str]) -> Recoveries:
         """Return the same for several queues."""
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
+
+    def get_retention(self, ages: Mapping[str, Mapping[str, float]]) -> Retention:
+        """Return what deletes finished tasks that are so old, in seconds, by queue and by status."""
+        return Retention(self._redis, ages)
 
     def get_recovery(self, queue_name: str) -> Recovery:
         """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""

@@ -17,6 +17,7 @@ class Defaults(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     retry: Retry | None = None
+    retention: Mapping[str, float] = MappingProxyType({})   # how many seconds a finished task stays, by its status
     queues: Mapping[str, Defaults] = MappingProxyType({})   # those for whose tasks something else was chosen
 
     def of(self, queue: str | None) -> Defaults:

@@ -8,6 +8,7 @@
     |   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
     |   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
     |   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
+    |   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the line
     |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
     |-- NotFree                         what the task needs is taken; it is back in its line; it will be free again
@@ -95,6 +96,17 @@ class NotFree(BluequeError):
     def __init__(self, task_id: str, want: str) -> None:
         super().__init__(f"task {task_id} has to wait: no free {want}")
         self.task_id, self.want = task_id, want
+
+
+class ConfigRefused(InvalidInput):
+    """A configuration file says what cannot be meant, or cannot be read.
+
+    line: where the mistake is, counted from 1; None: in no line.
+    """
+
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        super().__init__(f"{path}{f', line {line}' if line is not None else ''}: {reason}")
+        self.path, self.line, self.reason = path, line, reason
 
 
 class NotOwner(BluequeError):

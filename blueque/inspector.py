@@ -15,6 +15,7 @@ from blueque.errors import RedisRefused
 from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
+from blueque.places import Place
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
 
@@ -149,6 +150,18 @@ class Inspector:
             found += survey.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
         return found
 
+    def oldest_ended(self, places: Mapping[Place, int], count: int) -> dict[Place, list[tuple[str, float | None]]]:
+        """Return the ids at the ends of lists of finished tasks and when each ended, oldest first: two round trips.
+
+        places: how many at the end of each list are to be passed over. None: the task has not ended like that.
+        """
+        reads = [("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()]
+        lists = [list(reversed(ids)) for ids in self._redis.read(*reads)]
+        asked = [("HMGET", keys.task(one), "status", "queue", "finished", "updated") for ids in lists for one in ids]
+        snapshots = iter(self._redis.read(*asked) if asked else ())
+        found = zip(places, lists, strict=True)
+        return {place: [(one, _ended_at(next(snapshots), place)) for one in ids] for place, ids in found}
+
     def nodes(self) -> list[Node]:
         """Return the listeners of all queues, by queue and name: three round trips."""
         return survey.all_nodes(self._redis)
@@ -180,3 +193,11 @@ class Inspector:
         queue and 1,000 at each end of its lists: two round trips for 20 queues.
         """
         return survey.find(self._redis, prefix)
+
+
+def _ended_at(snapshot: Sequence[str | None], place: Place) -> float | None:
+    status, queue, finished, updated = snapshot
+    try:
+        return float(finished or updated or "") if (status, queue) == (place.kind, place.queue) else None
+    except ValueError:
+        return None

@@ -33,7 +33,10 @@ class Upkeep:
         self._client, self._listeners, self._defaults, self._spool = client, listeners, defaults, spool
         self._orders, self._trouble = orders, trouble
         self._recovery = client.get_recoveries(listeners.queues)
+        self._retention = client.get_retention({queue: defaults.of(queue).retention for queue in listeners.queues})
         self._next_beat = self._next_look = self._next_promotion = 0.0
+        # Nobody waits for it, so it does not come at the start, when there is other work.
+        self._next_deletion = time.monotonic() + defaults.timing.beat if self._retention.is_asked_for else float("inf")
         self._orphans: list[Task] = []
         self._is_leaving_known = False
         self.is_drained = False                        # somebody has left us the order to drain
@@ -47,7 +50,8 @@ class Upkeep:
 
     def seconds_left(self) -> float:
         """Return for how many seconds there is nothing to do here."""
-        return max(min(self._next_beat, self._next_look, self._next_promotion) - time.monotonic(), 0.01)
+        next_duty = min(self._next_beat, self._next_look, self._next_promotion, self._next_deletion)
+        return max(next_duty - time.monotonic(), 0.01)
 
     def keep_up(self, watched: str | None = None) -> Standing | None:
         """Do what is due. Return how the task that we watch stands, if Redis has told."""
@@ -62,6 +66,8 @@ class Upkeep:
             self.look_after_others()
         if time.monotonic() >= self._next_promotion:
             self._promote()
+        if time.monotonic() >= self._next_deletion:
+            self._delete_old()
         return standing
 
     @property
@@ -145,6 +151,15 @@ class Upkeep:
         except (RedisAway, RedisRefused, Contended) as error:
             # Said by whoever is hindered by it; a scheduler may do it, and other queues are no worse for it.
             log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
+
+    def _delete_old(self) -> None:
+        """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""
+        self._next_deletion = time.monotonic() + self._defaults.timing.beat
+        try:
+            if self._retention.step():
+                self._next_deletion = 0.0              # there may be more
+        except (RedisAway, RedisRefused, Contended) as error:
+            log.debug("delete queues=%s: %s", ",".join(self._listeners.queues), error)
 
     def _due(self) -> list[str]:
         """Return the queues which may have due tasks; a single one need not be asked beforehand."""

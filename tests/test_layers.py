@@ -21,8 +21,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "task_id", "values",
-        "verdicts", "version",
+        "config", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "task_id",
+        "toml_lines", "values", "verdicts", "version",
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
@@ -34,7 +34,7 @@ LAYERS = {
     ],
     "objects": [
         "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",
-        "recoveries", "doctor",
+        "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

@@ -1,0 +1,247 @@
+"""Config: what blueque.toml says, checked as a whole, each mistake named with the line that it is in.
+
+docs/configuration.md explains every key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from blueque import limits, selection
+from blueque.errors import ConfigRefused, InvalidInput, InvalidType
+from blueque.lines import require_resources
+from blueque.retry import Retry
+from blueque.settings import parse_duration, parse_size
+from blueque.toml_lines import Path, lines_of_keys
+from blueque.values import CENTURY, require_number, require_queue_name, require_whole
+
+NAME = "blueque.toml"
+FINISHED = ("complete", "failed", "cancelled")
+ON_TERM = ("leave", "drain", "stop")
+MAX_SLOTS = 1000
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
+_RETRY = Retry.__slots__
+
+
+class QueueConfig(NamedTuple):
+    """What is said of one queue.
+
+    weight: in a lottery. retry: its tasks' policy; False: they have none; None: nothing is said.
+    limits: fields of a task, see `limits.fields`. retention: how many seconds a finished task stays, by its status.
+    resources: what a task of it needs that says nothing itself.
+    """
+
+    weight: float | None = None
+    retry: Retry | Literal[False] | None = None
+    limits: Mapping[str, int | float] = _EMPTY
+    retention: Mapping[str, float] = _EMPTY
+    resources: Mapping[str, int] | None = None
+
+
+class Config(NamedTuple):
+    """A whole file; without one, nothing is said of anything.
+
+    listener: what `[listener]` says, by key, durations in seconds and sizes in bytes; `limits` in one dict.
+    """
+
+    path: str | None = None
+    redis_url: str | None = None
+    max_bytes: int | None = None
+    listener: Mapping[str, Any] = _EMPTY
+    queues: Mapping[str, QueueConfig] = _EMPTY
+
+    def queue(self, name: str) -> QueueConfig:
+        return self.queues.get(name, QueueConfig())
+
+
+def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Return what the file says; without a path that of the file that `find` finds. Raises ConfigRefused."""
+    found = os.fspath(path) if path is not None else find(environ)
+    if found is None:
+        return Config()
+    try:
+        with open(found, "rb") as file:
+            text = file.read().decode()
+    except OSError as error:
+        raise ConfigRefused(found, None, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigRefused(found, line, f"byte {error.object[error.start]:#04x} is no UTF-8") from error
+    return parse(text, found)
+
+
+def find(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the file that is to be read: BLUEQUE_CONFIG, else the first blueque.toml that there is."""
+    if environ.get("BLUEQUE_CONFIG"):
+        return environ["BLUEQUE_CONFIG"]
+    own = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    places = (NAME, os.path.join(own, "blueque", NAME), f"/etc/blueque/{NAME}")
+    return next((place for place in places if os.path.lexists(place)), None)
+
+
+def parse(text: str, path: str = NAME) -> Config:
+    """Return what the text says. path: how to name it in an error. Raises ConfigRefused."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(place[1]) if place and place[1] else text.count("\n") + 1
+        raise ConfigRefused(path, line, str(error)[: place.start()] if place else str(error)) from error
+    except RecursionError as error:
+        raise ConfigRefused(path, None, "nested too deeply") from error
+    return _Checker(text, path).config(values)
+
+
+class _Checker:
+    """Turns a whole file into a Config; knows where each of its keys stands."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self._text, self._path = text, path
+
+    def config(self, values: Mapping[str, Any]) -> Config:
+        own = self._table((), values, {
+            "redis_url": _text, "max_bytes": _size, "listener": dict, "queues": dict
+        })
+        listener = self._table(("listener",), own.get("listener", {}), {
+            "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
+            "spool": _text, "keep": _duration, "beat": _duration, "lease": _duration, "lost_after": _duration,
+            "on_term": _one_of(ON_TERM), "resources": require_resources, "warm": _yes_or_no, "spawn": _yes_or_no,
+            "preload": _texts, "retry": _retry, **_limits(),
+        })
+        queues = {}
+        for name, table in own.get("queues", {}).items():
+            self._checked(("queues", name), require_queue_name, name)
+            queues[name] = self._queue(("queues", name), table)
+        return Config(
+            self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
+            MappingProxyType(queues),
+        )
+
+    def _queue(self, path: Path, values: Any) -> QueueConfig:
+        own = _with_limits(self._table(path, values, {
+            "weight": selection.require_weight, "retry": _retry, "retention": dict, "resources": require_resources,
+            **_limits(),
+        }))
+        retention = self._table((*path, "retention"), own.pop("retention", {}), dict.fromkeys(FINISHED, _duration))
+        return QueueConfig(**own, retention=MappingProxyType(retention))
+
+    def _table(self, path: Path, values: Any, checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+        """Return the values of a table, each as its check makes it. A check that is `dict` is for a table."""
+        if not isinstance(values, dict):
+            raise self._refused(path, f"it is a table, not {_kind(values)}")
+        found = {}
+        for key, value in values.items():
+            if key not in checks:
+                raise self._refused((*path, key), f"there is no such key{_hint(key, checks)}")
+            if checks[key] is not dict:
+                found[key] = self._checked((*path, key), checks[key], value)
+            elif isinstance(value, dict):
+                found[key] = value
+            else:
+                raise self._refused((*path, key), f"it is a table, not {_kind(value)}")
+        return found
+
+    def _checked(self, path: Path, check: Callable[[Any], Any], value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > 1:
+            for key, part in value.items():            # to find the line of the one that is wrong
+                self._checked(path, check, {key: part})
+        if isinstance(value, dict) and len(value) == 1:
+            path = (*path, *value)
+        try:
+            return check(value)
+        except (InvalidInput, OverflowError) as error:
+            raise self._refused(path, str(error)) from error
+
+    def _refused(self, path: Path, reason: str) -> ConfigRefused:
+        lines = lines_of_keys(self._text)
+        known = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ())
+        return ConfigRefused(self._path, lines.get(known), f"{_shown(path)}: {reason}")
+
+
+def _shown(path: Path) -> str:
+    """Return a path as it is written in TOML."""
+    return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
+
+
+def _hint(key: str, checks: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches  # here: for a mistake only
+
+    close = get_close_matches(key.replace("-", "_"), checks, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(checks)}"
+
+
+def _kind(value: object) -> str:
+    words = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "a table"}
+    return words.get(type(value), "a date or time")
+
+
+def _limits() -> dict[str, Callable[[Any], Any]]:
+    def check(name: str) -> Callable[[Any], Any]:
+        return lambda value: limits.fields(**{name: value})[name]
+
+    return {name: check(name) for name in _LIMITS}
+
+
+def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with those that are limits in one dict of their own."""
+    others = {name: value for name, value in values.items() if name not in _LIMITS}
+    return {**others, "limits": MappingProxyType({name: values[name] for name in _LIMITS if name in values})}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidType(f"it is text, not {_kind(value) if value != '' else 'empty'}")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidType(f"it is an array of texts, not {_kind(value)}")
+    return [_text(one) for one in value]
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidType(f"it is true or false, not {_kind(value)}")
+    return value
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in words:
+            raise InvalidInput(f"{value!r} is not one of {', '.join(words)}")
+        return str(value)
+
+    return check
+
+
+def _duration(value: Any) -> float:
+    seconds = parse_duration(value) if isinstance(value, str) else value
+    return require_number(seconds, "it", 0.001, CENTURY)
+
+
+def _size(value: Any) -> int:
+    return require_whole(parse_size(value) if isinstance(value, str) else value, "it", 1, 2**40)
+
+
+def _retry(value: Any) -> Retry | Literal[False]:
+    """Return a policy that is written as 3, as a table, or as false."""
+    if value is False:
+        return False
+    if isinstance(value, dict):
+        if unknown := sorted(value.keys() - set(_RETRY)):
+            raise InvalidInput(f"a retry policy has no {', '.join(unknown)}; it has {', '.join(_RETRY)}")
+        given = {**value}
+        if isinstance(given.get("backoff"), str):
+            given["backoff"] = parse_duration(given["backoff"])
+        return Retry(**given)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"it is a number, a table of a retry policy, or false, not {_kind(value)}")
+    return Retry(max=value)

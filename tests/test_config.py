@@ -1,0 +1,179 @@
+"""Config: what blueque.toml says, and the line of each mistake in it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from blueque import Retry
+from blueque.config import Config, QueueConfig, find, load, parse
+from blueque.errors import ConfigRefused
+
+WHOLE = """
+redis_url = "redis://db1/0"
+max_bytes = "2MiB"
+
+[listener]
+slots = 4
+select = "lottery"
+beat = "5s"
+lost_after = 300
+resources = { gpu = 2, memory = "64GiB" }
+time_limit = "2h"
+warm = false
+preload = ["numpy"]
+
+[queues."render.4k"]
+weight = 100
+retry = { max = 3, backoff = "1m", on = ["OSError"] }
+time_limit = "7d"
+memory_limit = "8GiB"
+retention = { complete = "7d", failed = "90d" }
+resources = { gpu = 1 }
+
+[queues.ingest]
+retry = 2
+
+[queues.once]
+retry = false
+retention.cancelled = 60
+"""
+
+
+def refused(text):
+    with pytest.raises(ConfigRefused) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+# What it says
+
+def test_a_whole_file_says_all_this():
+    config = parse(WHOLE)
+    assert (config.redis_url, config.max_bytes) == ("redis://db1/0", 2 * 2**20)
+    assert dict(config.listener) == {
+        "slots": 4, "select": "lottery", "beat": 5.0, "lost_after": 300.0, "resources": {"gpu": 2, "memory": 64 * 2**30},
+        "warm": False, "preload": ["numpy"], "limits": {"time_limit": 7200},
+    }
+    assert config.queue("render.4k") == QueueConfig(
+        100.0, Retry(max=3, backoff=60, on=["OSError"]), {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
+        {"complete": 7 * 86400.0, "failed": 90 * 86400.0}, {"gpu": 1},
+    )
+    assert config.queue("ingest") == QueueConfig(retry=Retry(max=2))
+    assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": 60.0})
+    assert config.queue("another") == QueueConfig()
+
+
+def test_an_empty_file_says_nothing():
+    assert parse("", "a file") == Config("a file", listener={"limits": {}})
+
+
+# Where it is
+
+def test_the_file_is_looked_for_in_four_places_in_this_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own, here, named = tmp_path / "own" / "blueque" / "blueque.toml", tmp_path / "blueque.toml", tmp_path / "named.toml"
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "own"), "BLUEQUE_CONFIG": ""}
+    assert find(environ) in (None, "/etc/blueque/blueque.toml")
+    own.parent.mkdir(parents=True)
+    own.write_text("max_bytes = 1")
+    assert find(environ) == str(own)
+    here.write_text("max_bytes = 2")
+    assert find(environ) == "blueque.toml"
+    named.write_text("max_bytes = 3")
+    assert find(environ | {"BLUEQUE_CONFIG": str(named)}) == str(named)
+    assert [load(environ=environ).max_bytes, load(named, environ).max_bytes, load(own, environ).max_bytes] == [2, 3, 1]
+
+
+def test_without_a_directory_of_ones_own_for_configuration_it_is_in_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / ".config" / "blueque" / "blueque.toml"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert find({}) == str(path)
+
+
+def test_a_file_that_is_named_has_to_be_there(tmp_path):
+    for given in ({"path": tmp_path / "none"}, {"environ": {"BLUEQUE_CONFIG": str(tmp_path / "none")}}):
+        with pytest.raises(ConfigRefused, match=r"/none: cannot be read: No such file"):
+            load(**given)
+
+
+def test_a_file_that_leads_nowhere_is_not_passed_over_in_silence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("gone", "blueque.toml")
+    with pytest.raises(ConfigRefused, match=r"^blueque\.toml: cannot be read"):
+        load(environ={})
+
+
+def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blueque.toml").write_text("nonsense")
+    assert load(environ={"BLUEQUE_CONFIG": os.devnull}).queues == {}
+
+
+# Mistakes
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("a = 1", "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues"),
+    ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
+    ("[listener]\nslots = 2\nlost-after = 1", "line 3: listener.lost-after: there is no such key; did you mean lost_after?"),
+    ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),
+    ("[listener]\nslots = '4'", "line 2: listener.slots: it is a whole number, not str"),
+    ("listener = 4", "line 1: listener: it is a table, not a number"),
+    ("[listener]\nselect = 'random'", "line 2: listener.select: 'random' is not one of ordered, round-robin, lottery"),
+    ("[listener]\nspool = ''", "line 2: listener.spool: it is text, not empty"),
+    ("[listener]\nspool = 1979-05-27", "line 2: listener.spool: it is text, not a date or time"),
+    ("[listener]\nbeat = '5 parsecs'",
+     "line 2: listener.beat: '5 parsecs' is not a duration: write 90, 30s, 2h or 1d12h"),
+    ("[listener]\nbeat = true", "line 2: listener.beat: it is a number, not bool"),
+    ("[listener]\nbeat = inf", "line 2: listener.beat: it is inf; it must be from 0.001 to 3155760000"),
+    ("[listener]\nwarm = 1", "line 2: listener.warm: it is true or false, not a number"),
+    ("[listener]\npreload = 'numpy'", "line 2: listener.preload: it is an array of texts, not text"),
+    ("[listener]\non_term = 'die'", "line 2: listener.on_term: 'die' is not one of leave, drain, stop"),
+    ("[listener.resources]\ngpu = 1\nGPU = 2",
+     "line 3: listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'"),
+    ("max_bytes = '1 zebibyte'", "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB"),
+    ("[queues.a]\nweight = -1", "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1"),
+    ("[queues.a]\nwieght = 1", "line 2: queues.a.wieght: there is no such key; did you mean weight?"),
+    ("[queues]\na = 1", "line 2: queues.a: it is a table, not a number"),
+    ('[queues."render.4k"]\ntime_limit = 0',
+     'line 2: queues."render.4k".time_limit: time_limit is 0; it must be from 0.001 to 3155760000'),
+    ('[queues.""]', 'line 1: queues."": a queue name cannot be empty'),
+    ("[queues.a]\nretention = { complete = '7d', done = 1 }",
+     "line 2: queues.a.retention.done: there is no such key; there are complete, failed, cancelled"),
+    ("[queues.a]\nretention = '7d'", "line 2: queues.a.retention: it is a table, not text"),
+    ("[queues.a.retention]\ncomplete = '7d'\nfailed = 0",
+     "line 3: queues.a.retention.failed: it is 0; it must be from 0.001 to 3155760000"),
+    ("[queues.a]\nretry = true",
+     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true or false"),
+    ("[queues.a]\nretry = -1", "line 2: queues.a.retry: max is -1; it must be from 0 to 1000000"),
+    ("[queues.a]\nretry.max = 3\nretry.factor = 0", "line 3: queues.a.retry.factor: factor is 0; it must be from 1 to 1000"),
+    ("[queues.a.retry]\nmax = 3\n\nbackof = 1",
+     "line 4: queues.a.retry.backof: a retry policy has no backof; it has max, backoff, factor, jitter, on, exit_codes, "
+     "interruptions"),
+    ("[queues.a]\nretry = { max = 1,\n backoff = 'x' }", None),
+    ("[queues.a]\nretry = [\n 1 ]",
+     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not an array"),
+    ("queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
+     "line 1: queues.a.retry.on: on: 1 is no exception class and no name of one"),
+    ("a = 1\nb = = 2", "line 2: Invalid value"),
+    ("a = 1\na = 2", "line 2: Cannot overwrite a value"),
+    ("a = [1,\n2", "line 2: Unclosed array"),
+])
+def test_a_mistake_is_one_sentence_with_its_line(text, sentence):
+    said = refused(text)
+    if sentence is not None:
+        assert said == f"blueque.toml, {sentence}"
+    assert said.startswith("blueque.toml, line ") and "\n" not in said
+
+
+def test_text_that_is_no_utf_8_is_named_with_its_line(tmp_path):
+    path = tmp_path / "blueque.toml"
+    path.write_bytes(b"# one\n# caf\xe9\n")
+    with pytest.raises(ConfigRefused) as caught:
+        load(path)
+    assert (caught.value.line, caught.value.path) == (2, str(path))
+    assert str(caught.value) == f"{path}, line 2: byte 0xe9 is no UTF-8"
