@@ -134,9 +134,10 @@ def test_a_listener_that_was_left_behind_counts_for_a_master_with_any_of_its_que
     assert first.stop() == 0
     second = programs.listener("work:run", *QUICK, "B", queue="C", is_awaited=False)
     second.says("1 listeners of a former master are behind their tasks")
-    assert children_of(second.pid) == set()
+    until(lambda: children_of(second.pid) == set(), what="the end of the child that tidies the spool")
     third = programs.listener("work:run", *QUICK, queue="D")
     assert len(third.slots()) == 1, "a master with none of its queues"
+    assert programs.client.get_inspector().listeners("C") == []
     let_go(programs)
     ended(programs.client, task.id)
     second.says("register queue=C")
