@@ -10,13 +10,14 @@ from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
 from blueque import keys, protocol
 from blueque.connection import Redis
-from blueque.errors import NotCancellable, NotFailed, NotOwner, NotRegistered, NotWaiting, RedisAway
+from blueque.errors import BatchFailed, NotCancellable, NotFailed, NotOwner, NotRegistered, NotWaiting, RedisAway
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.processor import Processor
 from blueque.recovery import Recovery
 from blueque.settings import Timing
 from blueque.task import Task
+from blueque.task_id import TaskId
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:
@@ -96,6 +97,32 @@ def plan(world: World, redis: Redis) -> None:
         world.ledger.accepted.add(queue.schedule("ok", time.time() + 3600))
     except RedisAway:
         pass
+
+
+def produce_many(world: World, redis: Redis, count: int = 3) -> None:
+    """Enqueue some tasks two at a time. A batch that failed is not sent again: it may be there or not."""
+    try:
+        for ids in world.queue(redis).enqueue_iter(["ok"] * count, batch=2):
+            world.ledger.accepted.update(ids)
+    except BatchFailed:
+        return
+
+
+def produce_keyed(world: World, redis: Redis) -> None:
+    """Enqueue two tasks under keys that others use, too, until they are there; note which were new."""
+    ids = insist_on_batches(lambda: [*world.queue(redis).enqueue_iter(["ok", "ok"], keys=["a", "b"])])
+    for task in ids:
+        world.ledger.accepted.add(task)
+        if task.is_new:
+            world.ledger.notes.append(task)
+
+
+def insist_on_batches(call: Callable[[], list[list[TaskId]]]) -> list[TaskId]:
+    while True:
+        try:
+            return [task for ids in call() for task in ids]
+        except BatchFailed:
+            continue
 
 
 def promote(world: World, redis: Redis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -219,6 +220,14 @@ def keeps_its_task(world: World, state: State) -> str | None:
     return "; ".join(world.ledger.notes) or None
 
 
+def is_new_once(world: World, state: State) -> str | None:
+    """Of those who made the same task one has been told that it is new; nobody, if that one has died."""
+    told = Counter(world.ledger.notes)
+    if {"producer", "other"} <= {*world.alive} and told != dict.fromkeys(state.tasks, 1):
+        return f"two tasks are new, and told as new were {told}"
+    return next((f"{task} was new {times} times" for task, times in told.items() if times > 1), None)
+
+
 def waits_for_its_time(world: World, state: State) -> str | None:
     """The next attempt does not start before it is due."""
     return "it was started before it was due" if len(world.ledger.starts.get("t-1", [])) > 1 else None
@@ -272,6 +281,13 @@ OURS = [
          untouched=["a_1"], longer=[(1, 1), (2, 2)]),
     ours("producer loses answers", nothing("a_1"), {"producer": by(actors.produce), "a_1": a}, [(2, 1)],
          faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
+    ours("producer of many", nothing("a_1"), {"producer": actors.produce_many, "a_1": a}, [(1, 0), (0, 1)],
+         untouched=["a_1"], longer=[(1, 1)]),
+    ours("producer of many loses answers", nothing("a_1"), {"producer": actors.produce_many, "a_1": a}, [(1, 1)],
+         faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
+    ours("two producers of the same keys", nothing("a_1"),
+         {"producer": actors.produce_keyed, "other": actors.produce_keyed, "a_1": a}, [(2, 0), (0, 1)],
+         faulty=["producer"], check=is_new_once, patient=["producer", "other"], untouched=["a_1"], longer=[(2, 1)]),
     ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),

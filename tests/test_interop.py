@@ -147,6 +147,24 @@ def test_its_runner_runs_what_our_producer_enqueues(legacy, programs, client, qu
     assert its.is_running and is_quiet(its)
 
 
+def test_its_runner_runs_what_enqueue_many_puts_in_line(legacy, programs, client, queue, cli):
+    queue.enqueue_many(["text", {"a": [1, None, "é"]}], batch=1)
+    queue.enqueue_many(["keyed", "keyed"], keys=["a", "a"])
+    queue.schedule_many(["later"], time.time() + 0.01)
+    ids = cli.zrange("blueque_tasks_video", 0, -1)
+    until(lambda: time.time() > client.get_task(ids[-1]).eta, what="it is due")
+    legacy.run("client.get_queue('video').enqueue_due_tasks()")
+    its = legacy.start(RUN, "video", "show")
+    finished(cli, 4)
+
+    assert [client.get_task(each).result for each in ids] == [
+        "'text'", ascii('{"a":[1,null,"é"]}'), "'keyed'", "'later'"
+    ]
+    assert sorted(line.task for line in ledger(programs)) == sorted(ids)
+    assert queue.enqueue("keyed", key="a").is_new is False
+    assert its.is_running and is_quiet(its)
+
+
 def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, client, queue, cli):
     options = {"retry": Retry(on=[OSError]), "time_limit": "2h", "memory_limit": "8GiB", "grace": 1, "lead": 0.5}
     ids = [queue.enqueue("text", **options), queue.schedule("text", time.time() + 0.01, **options)]

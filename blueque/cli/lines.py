@@ -123,7 +123,7 @@ class Progress:
         sys.stderr.flush()
 
 
-def _arriving(stream: io.BufferedIOBase | Any) -> Iterator[Any]:
+def _arriving(stream: Any) -> Iterator[Any]:
     """Yield the lines as they come, and FLUSH where the first of them has waited long enough."""
     try:
         descriptor = stream.fileno()
@@ -135,8 +135,7 @@ def _arriving(stream: io.BufferedIOBase | Any) -> Iterator[Any]:
     parts: list[bytes] = []                            # of a line whose end has not come
     flush_at: float | None = None
     while True:
-        has_input = flush_at is None or poll.poll(max(flush_at - time.monotonic(), 0) * 1000)
-        if flush_at is not None and (not has_input or time.monotonic() >= flush_at):
+        if flush_at is not None and not poll.poll(max(flush_at - time.monotonic(), 0) * 1000):
             flush_at = None
             yield FLUSH
         data = os.read(descriptor, READ)
