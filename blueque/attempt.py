@@ -1,4 +1,8 @@
-"""The files of one attempt, in a directory of its own: see `spool` for what they are."""
+"""The files of one attempt, in a directory of its own: see `spool` for what they are.
+
+To make a file takes a file system 20 times as long as to give one another name. So the file `task` serves for several
+things: it has the names `reported` and `open/[pid]-[start]` as well, and a second line once the task has begun.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ class Attempt:
     """The files of one attempt, in the directory `path`.
 
     room: a file of allocated blocks that the exit record may take over when the disk is full.
-    link: the entry in `open`, as long as Redis does not know the end of the attempt; None when there is none.
+    link: its other name in `open`, as long as Redis does not know the end of the attempt; None when there is none.
     """
 
     def __init__(self, path: str, room: str, link: str | None = None) -> None:
@@ -27,12 +31,7 @@ class Attempt:
     def read_task(self) -> tuple[str, dict[str, str]]:
         """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
         with open(f"{self.path}/task", "rb") as file:
-            written = json.loads(file.read().decode("utf-8", "surrogateescape"))
-        try:
-            task_id, fields = written["id"], written["fields"]
-        except (KeyError, TypeError):
-            raise ValueError(f"{self.path}/task is not what we have written") from None
-        return task_id, fields
+            return _parse_task(self.path, file.read())
 
     def write_parameters(self, text: str) -> str:
         """Write what a program gets on its standard input, and return the path."""
@@ -41,21 +40,33 @@ class Attempt:
             file.write(text.encode("utf-8", "surrogateescape"))
         return path
 
-    def begin(self) -> None:
-        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets."""
-        with open(f"{self.path}/began", "wb") as file:
-            file.write(b"%.3f" % time.monotonic())
+    def begin(self) -> tuple[str, dict[str, str]]:
+        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets.
+
+        Return what `read_task` does.
+        """
+        with open(f"{self.path}/task", "r+b", buffering=0) as file:
+            content = file.readall()
+            file.write(b"\n%.3f" % time.monotonic())
+        return _parse_task(self.path, content)
 
     def began_at(self) -> float | None:
         """Return when it began, on the monotonic clock; None when it has not, or nobody could write it down."""
         try:
-            with open(f"{self.path}/began", "rb") as file:
-                return float(file.read())
-        except (OSError, ValueError):
+            return float(self._beginning() or "")
+        except ValueError:
             return None
 
     def has_begun(self) -> bool:
-        return os.path.exists(f"{self.path}/began")
+        return self._beginning() is not None
+
+    def _beginning(self) -> str | None:
+        try:
+            with open(f"{self.path}/task", "rb") as file:
+                _, separator, text = file.read().partition(b"\n")
+        except OSError:
+            return None
+        return text.decode("utf-8", "replace") if separator else None
 
     def has_ended(self) -> bool:
         """Tell whether there is word of its end."""
@@ -90,12 +101,20 @@ class Attempt:
     def open(self, directory: str, pid: int, ticks: int) -> None:
         """Note which process runs it, before it runs: whoever sees its end, or has to find it, can then tell what it was."""
         self._link = f"{directory}/{pid}-{ticks}"
-        remove(self._link)                             # of another boot, which gave the same numbers
-        os.symlink(self.path, self._link)
+        try:
+            os.link(f"{self.path}/task", self._link)
+        except FileExistsError:                        # of another boot, which gave the same numbers
+            remove(self._link)
+            os.link(f"{self.path}/task", self._link)
 
     def mark_reported(self) -> None:
         """Note that Redis knows the end: from now on the directory may be pruned."""
-        _touch(f"{self.path}/reported")
+        mark = f"{self.path}/reported"
+        try:
+            os.link(f"{self.path}/task", mark)
+        except FileExistsError:
+            return self.close()
+        os.utime(mark)
         self.close()
 
     def close(self) -> None:
@@ -151,8 +170,12 @@ def _read_json(path: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _touch(path: str) -> None:
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+def _parse_task(path: str, content: bytes) -> tuple[str, dict[str, str]]:
+    try:
+        written = json.loads(content.partition(b"\n")[0].decode("utf-8", "surrogateescape"))
+        return written["id"], written["fields"]
+    except (KeyError, TypeError):
+        raise ValueError(f"{path}/task is not what we have written") from None
 
 
 def remove(path: str) -> None:

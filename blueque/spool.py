@@ -1,17 +1,17 @@
 """The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
 
-    task            the task as it was reserved: its id and fields, its token among them, as JSON
+    task            the task as it was reserved: its id and fields, its token among them, as JSON; in a second line, once
+                    the task may have begun, when that was
     parameters      of a program: what was enqueued, as it gets it on its standard input
     stdout, stderr  what the task prints
-    began           there once the task may have begun: the gate had opened
     progress        how far it is, in the task's own words
     result          of a program: its result, if it does not print it as its last line
     exit            how it ended; written in full before anybody tells Redis
     status          how its process ended, if somebody else than its listener was there to see it
     reported        there once Redis knows, or has refused to
 
-`[spool]/open/[pid]-[start]` is a link to the attempt that this process runs or ran, until its end is reported. The task
-process writes, its listener reads. Nothing here needs Redis, so a task runs on while Redis is away.
+`[spool]/open/[pid]-[start]` is the file `task` of the attempt that this process runs or ran, until its end is reported. The
+task process writes, its listener reads. Nothing here needs Redis, so a task runs on while Redis is away.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blueque import process
 from blueque.attempt import Attempt, remove
 from blueque.errors import SpoolRefused
 
-# Room that must be free besides what is set aside, for directories, `began` and the first lines of output.
+# Room that must be free besides what is set aside, for directories and the first lines of output.
 MARGIN = 1024 * 1024
 # An exit record holds the result as a JSON string (at worst most characters escaped once), an error and a traceback.
 RECORD_OVERHEAD = 128 * 1024
@@ -113,7 +113,7 @@ class Spool:
         except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
             attempt = self.attempt_at(f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
-        content = json.dumps({"id": task_id, "fields": dict(fields)}, ensure_ascii=False)
+        content = json.dumps({"id": task_id, "path": attempt.path, "fields": dict(fields)}, ensure_ascii=False)
         try:
             with open(f"{attempt.path}/task", "wb") as file:
                 file.write(content.encode("utf-8", "surrogateescape"))
@@ -148,7 +148,7 @@ class Spool:
             link = f"{self.open_path}/{name}"
             pid, _, ticks = name.partition("-")
             try:
-                yield int(pid), int(ticks), self.attempt_at(os.readlink(link), link)
+                yield int(pid), int(ticks), self.attempt_at(_path_in(link), link)
             except (OSError, ValueError):              # reported meanwhile, or not of ours
                 continue
 
@@ -156,8 +156,8 @@ class Spool:
         """Note how a process ended whose listener was not there to see it; False when it ran no attempt."""
         link = f"{self.open_path}/{pid}-{ticks}"
         try:
-            path = os.readlink(link)
-        except OSError:
+            path = _path_in(link)
+        except (OSError, ValueError):
             return False
         self.attempt_at(path, link).write_ending(reaped._asdict())
         return True
@@ -196,6 +196,15 @@ def _file_name(task_id: str) -> str:
     import hashlib  # here: what a listener imports, each of its forks copies
 
     return "id-" + hashlib.sha256(task_id.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _path_in(link: str) -> str:
+    """Return the directory of the attempt whose file `task` this is. Raises OSError, ValueError."""
+    with open(link, "rb") as file:
+        written = json.loads(file.readline().decode("utf-8", "surrogateescape"))
+    if not isinstance(written, dict) or not isinstance(written.get("path"), str):
+        raise ValueError(f"{link} is not what we have written")
+    return str(written["path"])
 
 
 def _attempts(path: str) -> list[str]:

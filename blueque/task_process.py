@@ -105,9 +105,8 @@ def _run(work: Work, attempt: Attempt, word: Word, output: Output) -> int:
     pid = os.getpid()
     spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
     try:
-        attempt.begin()
+        task_id, fields = attempt.begin()
         output.send_to(attempt)
-        task_id, fields = attempt.read_task()
         _current = task = RunningTask(
             task_id, {**fields, "status": "started", "pid": str(pid)}, attempt.path, word.resources
         )

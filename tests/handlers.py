@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from running import PATIENCE, Programs, is_there, until
 
 from blueque import Client, Task, keys
+from blueque.attempt import Attempt
 from blueque.audit import audit
 
 # The parameters say what to do, in words. Each task notes in the ledger when it is in the midst of it.
@@ -272,6 +273,11 @@ def has_moved(client: Client, task: Task, seconds: float = PATIENCE) -> str:
 def files(programs: Programs, task: Task, attempt: int = 1, spool: str = "spool") -> Path:
     """Return the directory of an attempt."""
     return programs.directory / spool / task.id / str(attempt)
+
+
+def has_begun(directory: Path) -> bool:
+    """Tell whether the attempt with these files has begun to run."""
+    return Attempt(str(directory), "").has_begun()
 
 
 def beat_of(client: Client, queue: str, node: str) -> int:

@@ -17,6 +17,7 @@ from handlers import (
     begin,
     ended,
     files,
+    has_begun,
     has_moved,
     is_sound,
     ledger,
@@ -389,7 +390,7 @@ def test_a_process_that_has_the_pid_of_a_lost_task_by_now_is_left_alone_while_it
     let_go(programs)
     until(lambda: not is_there(task.pid), what="the end of the task process")
     (link,) = (programs.directory / "spool" / "open").iterdir()
-    assert link.name.startswith(f"{task.pid}-") and (link / "exit").exists()
+    assert link.name.startswith(f"{task.pid}-") and (files(programs, task) / "exit").exists()
     link.rename(link.with_name(link.name.replace(str(task.pid), str(bystander[0]), 1)))
     programs.listener("work:run", "--time-limit", "0.1s", "--grace", "0s")
     until(lambda: programs.client.get_task(task.id).status == "complete", what="the late result")
@@ -432,7 +433,7 @@ def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_ag
     assert proxy.has_struck and task.status == status and ledger(programs) == []
     assert cli.lrange(cli.keys("blueque_reserved_tasks_work_*")[0], 0, -1) == [task_id]
     if status == "started":
-        assert is_there(task.pid) and not (files(programs, task) / "began").exists()
+        assert is_there(task.pid) and not has_begun(files(programs, task))
     following = queue.enqueue("quick")
     kill_all_but_the_tasks(listener)
     programs.url = direct

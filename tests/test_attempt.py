@@ -17,6 +17,7 @@ ENDING = {"code": -9, "cpu_seconds": 0.25, "max_rss_bytes": 4096}
 @pytest.fixture
 def attempt(tmp_path):
     (tmp_path / "attempt").mkdir()
+    (tmp_path / "attempt" / "task").write_text('{"id": "some-task", "path": "there", "fields": {}}')
     return Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
 
 
@@ -27,19 +28,19 @@ def write(attempt, name, content):
 def test_the_beginning_is_told_by_the_monotonic_clock(attempt):
     assert attempt.began_at() is None and not attempt.has_begun()
     before = time.monotonic()
-    attempt.begin()
+    assert attempt.begin() == attempt.read_task() == ("some-task", {})
     assert attempt.has_begun()
     assert before - 0.001 <= attempt.began_at() <= time.monotonic() + 0.001
 
 
 @pytest.mark.parametrize("content", [b"", b"soon"])
 def test_a_beginning_whose_time_could_not_be_written_is_one_all_the_same(attempt, content):
-    write(attempt, "began", content)
+    write(attempt, "task", b"{}\n" + content)
     assert attempt.has_begun() and attempt.began_at() is None
 
 
 @pytest.mark.parametrize(("name", "has_ended"), [
-    ("exit", True), ("exit.new", True), ("status", True), ("began", False), ("reported", False), ("status.new", False),
+    ("exit", True), ("exit.new", True), ("status", True), ("reported", False), ("status.new", False),
 ])
 def test_word_of_an_end_is_a_record_or_what_the_reaper_saw(attempt, name, has_ended):
     write(attempt, name, b"")
@@ -50,7 +51,7 @@ def test_what_the_reaper_saw_comes_back_as_it_was_noted(attempt):
     assert attempt.read_ending() is None
     attempt.write_ending(ENDING)
     assert attempt.read_ending() == ENDING
-    assert os.listdir(attempt.path) == ["status"]
+    assert sorted(os.listdir(attempt.path)) == ["status", "task"]
 
 
 def test_a_full_disk_leaves_no_half_of_it(attempt, monkeypatch):
@@ -59,7 +60,7 @@ def test_a_full_disk_leaves_no_half_of_it(attempt, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", refuse)
     attempt.write_ending(ENDING)
-    assert attempt.read_ending() is None and os.listdir(attempt.path) == []
+    assert attempt.read_ending() is None and os.listdir(attempt.path) == ["task"]
 
 
 @pytest.mark.parametrize("content", [b"", b'{"code": ', b"[]", b"\xff"])
@@ -88,19 +89,19 @@ def test_only_the_beginning_of_a_long_progress_is_read_and_what_is_no_text_is_re
 def test_an_open_attempt_is_linked_from_its_process_until_its_end_is_reported(attempt, tmp_path):
     (tmp_path / "open").mkdir()
     attempt.open(str(tmp_path / "open"), 77, 5)
-    assert os.readlink(tmp_path / "open" / "77-5") == attempt.path
+    assert os.path.samefile(tmp_path / "open" / "77-5", f"{attempt.path}/task")
     attempt.mark_reported()
-    assert os.listdir(tmp_path / "open") == [] and os.listdir(attempt.path) == ["reported"]
+    assert os.listdir(tmp_path / "open") == [] and sorted(os.listdir(attempt.path)) == ["reported", "task"]
     attempt.mark_reported()
 
 
 def test_the_link_of_a_former_boot_gives_way(attempt, tmp_path):
     (tmp_path / "open").mkdir()
-    (tmp_path / "open" / "77-5").symlink_to("/of/another/attempt")
+    (tmp_path / "open" / "77-5").write_text("of another attempt")
     attempt.open(str(tmp_path / "open"), 77, 5)
-    assert os.readlink(tmp_path / "open" / "77-5") == attempt.path
+    assert os.path.samefile(tmp_path / "open" / "77-5", f"{attempt.path}/task")
 
 
 def test_an_attempt_that_was_never_opened_is_reported_all_the_same(attempt):
     attempt.mark_reported()
-    assert os.listdir(attempt.path) == ["reported"]
+    assert sorted(os.listdir(attempt.path)) == ["reported", "task"]

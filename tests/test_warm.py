@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from handlers import ended, files, has_moved, pid_of
+from handlers import ended, files, has_begun, has_moved, pid_of
 from running import ROOT, Programs, children_of, is_there, until
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is the check at the start.
@@ -280,7 +280,7 @@ def test_a_listener_killed_has_its_warm_task_adopted(programs, options):
     started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", *options)
     task_id = programs.client.get_queue("work").enqueue("")
     task = until(lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen, what="its start")
-    until(lambda: (files(programs, task) / "began").exists(), what="its beginning")
+    until(lambda: has_begun(files(programs, task)), what="its beginning")
 
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
