@@ -27,8 +27,8 @@ MODULES = {
 }
 
 
-# Alan twice: once deleted, once with limits. The second Ada has a policy; the second Grace was cancelled.
-GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Ada", "Alan")
+# Alan twice: once deleted, once with limits. The second Ada has a policy; the second Grace was cancelled. Edith has a key.
+GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan")
 
 
 class Block(NamedTuple):
