@@ -49,7 +49,7 @@ class Inspector:
 
     def has_work(self, queue: str) -> bool:
         """Tell whether there is a task in line, or may be one in another line than the default one."""
-        return any(self._redis.read(("LLEN", keys.pending(queue)), ("ZCARD", keys.lines(queue))))
+        return bool(self._redis.read(("EXISTS", keys.pending(queue), keys.lines(queue)))[0])
 
     def room(self, queue: str) -> Room:
         """Return how many tasks of the queue may run, and do."""

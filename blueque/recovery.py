@@ -80,7 +80,7 @@ class Recovery:
         if not self._seen:
             return LOOK_AT_STARTED                     # there is nobody to be judged
         leases = [one.lease for one in self._seen.values() if one.may_be_judged_by_time()]
-        return min([LONGEST_PACE, *(lease / 8 for lease in leases)])
+        return min([LONGEST_PACE, *(lease / 6 for lease in leases)])
 
     @property
     def rest(self) -> float:

@@ -21,6 +21,7 @@ from blueque.trouble import Trouble
 log = logging.getLogger("blueque")
 
 T = TypeVar("T")
+TOGETHER = 0.2                                         # of the time between two beats: so early a duty may be done
 AFTER_TROUBLE = 1.0                                    # seconds until it is tried again
 
 
@@ -50,23 +51,29 @@ class Upkeep:
 
     def seconds_left(self) -> float:
         """Return for how many seconds there is nothing to do here."""
-        next_duty = min(self._next_beat, self._next_look, self._next_promotion, self._next_deletion)
-        return max(next_duty - time.monotonic(), 0.01)
+        return max(self._next_duty - time.monotonic(), 0.01)
+
+    @property
+    def _next_duty(self) -> float:
+        return min(self._next_beat, self._next_look, self._next_promotion, self._next_deletion)
 
     def keep_up(self, watched: str | None = None) -> Standing | None:
         """Do what is due. Return how the task that we watch stands, if Redis has told."""
         standing = None
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
-        if time.monotonic() >= self._next_beat or self._listeners.has_order:
+        now = time.monotonic()
+        # What is nearly due is done along with what is due: an idle listener then wakes up once for all of it.
+        horizon = now + TOGETHER * self._defaults.timing.beat if self._next_duty <= now else now
+        if horizon >= self._next_beat or self._listeners.has_order:
             standing = self.beat(watched)
         if self._orders.now is Order.STOP:             # there is more urgent than to wait for Redis on behalf of others
             return standing
-        if time.monotonic() >= self._next_look:
+        if horizon >= self._next_look:
             self.look_after_others()
-        if time.monotonic() >= self._next_promotion:
+        if horizon >= self._next_promotion:
             self._promote()
-        if time.monotonic() >= self._next_deletion:
+        if horizon >= self._next_deletion:
             self._delete_old()
         return standing
 
