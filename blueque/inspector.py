@@ -64,12 +64,18 @@ class Inspector:
         (ids,) = self._redis.read(("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock)))
         return self.tasks(sorted(ids))
 
-    def idle_node_with(self, queue: str, resources: Mapping[str, int]) -> str | None:
-        """Return a listener that has no task now and whose node has so much, any of them; None: there is none."""
+    def idle_node_with(self, queue: str, resources: Mapping[str, int], asker: str) -> str | None:
+        """Return a listener that has no task now and whose node has so much, any of them; None: there is none.
+
+        asker: a listener; one that shares its resources is none.
+        """
         nodes = self.listeners(queue)
         random.shuffle(nodes)
         registrations = self.registrations([(queue, node) for node in nodes])
+        pool = next((_pool(known) for node, known in zip(nodes, registrations, strict=True) if node == asker), None)
         for node, known in zip(nodes, registrations, strict=True):
+            if _pool(known) == pool:
+                continue
             has = dict((parse_needs(known.get("resources", "")) or Needs()).resources)
             is_fit = known.get("state") == "alive" and all(has.get(name, 0) >= much for name, much in resources.items())
             if is_fit and not self._redis.read(("LLEN", keys.reserved(queue, node)))[0]:
@@ -201,3 +207,8 @@ def _ended_at(snapshot: Sequence[str | None], place: Place) -> float | None:
         return float(finished or updated or "") if (status, queue) == (place.kind, place.queue) else None
     except ValueError:
         return None
+
+
+def _pool(registration: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return what the listeners that share resources have in common."""
+    return tuple(registration.get(name) for name in ("boot", "ns", "spool"))

@@ -199,7 +199,7 @@ class Listener:
         if inspector.room(self.queue).is_full:
             self._free_room(self.queue, None)
             return None
-        beyond_us: Needs | None = None
+        elsewhere: Needs | None = None                 # what another node may have, and ours has not, or not now
         task, left = None, 0
         heads = inspector.heads(self.queue)
         for line, length, needs, is_locked in ((head.line, head.length, head.needs, head.is_locked) for head in heads):
@@ -210,15 +210,16 @@ class Listener:
             elif is_locked:
                 self._free_room(self.queue, needs.lock)
             elif not self._could_ever_meet(needs):
-                beyond_us = beyond_us or needs
+                elsewhere = elsewhere or needs
             else:
                 task, left = self._take_from(line, needs)
                 if task is not None:
                     break
+                elsewhere = elsewhere or (needs if needs.resources else None)
         if task is not None:
             self._do_for_others(lambda: self._pass_marker_on(left > 0 or any(head.length for head in heads)))
-        if beyond_us is not None and had_marker:
-            self._do_for_others(lambda: self._call_another(beyond_us))
+        if elsewhere is not None and had_marker:
+            self._do_for_others(lambda: self._call_another(elsewhere))
         return task
 
     def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, int]:
@@ -250,8 +251,8 @@ class Listener:
         return all(totals.get(name, 0) >= amount for name, amount in needs.resources)
 
     def _call_another(self, needs: Needs) -> None:
-        """Have an idle listener of another node look for work that ours can never do."""
-        node = Inspector(self._redis).idle_node_with(self.queue, dict(needs.resources))
+        """Have an idle listener of another node look for work that ours cannot do."""
+        node = Inspector(self._redis).idle_node_with(self.queue, dict(needs.resources), self.node)
         if node is not None:
             protocol.call(self._redis, self.queue, node)
 

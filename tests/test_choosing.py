@@ -1,0 +1,419 @@
+"""Which task a listener takes when a queue has several lines; and who is woken, with real listeners in one process."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from legacy import WORK, Legacy, install, ledger
+from running import Programs, until
+
+from blueque import line_up, protocol
+from blueque.resources import Pool
+from blueque.settings import Timing
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+@pytest.fixture
+def make(client, tmp_path):
+    """Make a listener on a node of its own, which has these resources."""
+    def make(node="here_1", queue="video", **resources):
+        listener = client.get_listener(queue)
+        listener._node, listener._pid = node, os.getpid()
+        spool = tmp_path / node.rpartition("_")[0]     # listeners of one host share what it has
+        spool.mkdir(exist_ok=True)
+        if resources:
+            listener.pool = Pool(str(spool / "resources"), resources)
+            listener.pool.open()
+        listener.register(Timing(), str(spool))
+        listener.settle([])                            # its list is empty
+        return listener
+
+    return make
+
+
+@pytest.fixture
+def end(client):
+    """End an attempt as the listener program does, and give its claim back."""
+    def end(listener, task):
+        processor = client.get_processor(task)
+        processor.start(os.getpid())
+        processor.complete("out")
+        if listener.claim is not None:
+            listener.claim.close()
+            listener.claim = None
+
+    return end
+
+
+def put(redis, task, now, queue="video", **options):
+    protocol.enqueue(redis, queue, task, "in", None, now, options)
+
+
+def woken(listener):
+    """Wait for a marker until it is plain that none is there; return whether one came."""
+    came = []
+
+    def is_answered(connection):
+        came.append(connection.wait(0.2))
+        return came[0]
+
+    listener.idle(5.0, is_answered)
+    return came[0]
+
+
+def take_all(listener, end):
+    """Take and end one task after another, until there is none; return their ids."""
+    taken = []
+    while (task := listener.take()) is not None:
+        taken.append(task.id)
+        end(listener, task)
+    return taken
+
+
+# The order
+
+def test_higher_priorities_come_first_and_those_of_one_in_the_order_they_were_made(redis, make, end):
+    for task, now, priority in [("a", 1, 0), ("b", 2, 5), ("c", 3, -3), ("d", 4, 5), ("e", 5, 100), ("f", 6, 0)]:
+        put(redis, task, now, **({"priority": priority} if priority else {}))
+
+    assert take_all(make(), end) == ["e", "b", "d", "a", "f", "c"]
+
+
+def test_among_lines_of_one_priority_that_is_first_whose_next_task_was_made_first(redis, make, end):
+    for task, now, needs in [("a", 1, ""), ("b", 2, "gpu=1"), ("c", 3, "lock:x=1"), ("d", 4, "gpu=1"), ("e", 5, ""),
+                             ("f", 6, "lock:x=1")]:
+        put(redis, task, now, **({"needs": needs} if needs else {}))
+
+    assert take_all(make(gpu=1), end) == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_what_1_0_0_has_made_comes_in_its_turn_like_everything_else(redis, cli, make, end):
+    put(redis, "a", 1.0, needs="lock:x=1")
+    cli.hset("blueque_task_b", mapping={"status": "pending", "queue": "video", "parameters": "in", "created": "2.0"})
+    cli.lpush("blueque_pending_tasks_video", "b")
+    put(redis, "c", 3.0, needs="lock:x=1")
+
+    assert take_all(make(), end) == ["a", "b", "c"]
+
+
+def test_a_task_whose_age_cannot_be_told_holds_nobody_up(redis, cli, make, end):
+    put(redis, "a", 1.0, needs="lock:x=1")
+    put(redis, "b", 2.0)
+    cli.hdel("blueque_task_b", "created")
+
+    assert take_all(make(), end) == ["b", "a"]
+
+
+def test_a_hundred_and_one_priorities_come_in_their_order_and_the_default_line_in_its_place(redis, client, monkeypatch):
+    monkeypatch.setattr(line_up, "AT_ONCE", 10)
+    for priority in range(-50, 51):
+        put(redis, f"t{priority}", 1.0, **({"priority": priority} if priority else {}))
+
+    heads = [head.line for head in client.get_inspector().heads("video")]
+
+    assert heads == [str(priority) for priority in range(50, -51, -1)]
+
+
+def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
+    first = [f"first-{number}" for number in range(line_up.AT_ONCE + 20)]
+    for number, task in enumerate(first):
+        put(redis, task, 1.0 + number, needs=f"lock:{number}=1")
+    listener, left = make(), set(first)
+
+    for turn in range(10 * len(first)):                # whatever is taken is followed by another in the same line
+        task = listener.take()
+        end(listener, task)
+        left.discard(task.id)
+        if not left:
+            break
+        put(redis, f"later-{turn}", 1000.0 + turn, needs=task.fields["needs"])
+
+    assert not left
+
+
+# What cannot run now
+
+def test_a_task_that_cannot_run_here_holds_up_nobody_but_its_line(redis, cli, make, end):
+    put(redis, "a", 1.0, priority=9, needs="gpu=4")
+    put(redis, "b", 2.0, priority=9, needs="gpu=4")
+    put(redis, "c", 3.0)
+
+    assert take_all(make(gpu=2), end) == ["c"]
+    assert cli.lrange("blueque_line_9,gpu=4_video", 0, -1) == ["b", "a"]
+
+
+def test_needs_that_make_no_sense_are_met_by_nobody(redis, make, end):
+    put(redis, "a", 1.0, needs="gpu=many")
+    put(redis, "b", 2.0, priority=-1)
+
+    assert take_all(make(gpu=2), end) == ["b"]
+
+
+def test_what_a_task_needs_of_the_node_is_set_aside_while_it_runs_and_comes_back(redis, make, end):
+    for task in ("a", "b"):
+        put(redis, task, 1.0, needs="gpu=2")
+    one, two = make("here_1", gpu=3), make("here_2", gpu=3)
+
+    task = one.take()
+    assert one.pool.free() == {"gpu": 1}
+    assert two.take() is None and two.claim is None
+    end(one, task)
+    assert two.take().id == "b"
+
+
+def test_nothing_stays_set_aside_for_a_task_that_was_not_to_be_had(redis, cli, make):
+    put(redis, "a", 1.0, needs="gpu=1,lock:x=1")
+    put(redis, "b", 2.0, needs="gpu=1")
+    cli.hset("blueque_task_b", "status", "cancelled")  # as if its id had been left behind
+    cli.sadd("blueque_lock_x", "other")
+    listener = make(gpu=1)
+
+    assert listener.take() is None
+    assert listener.claim is None and listener.pool.free() == {"gpu": 1}
+
+
+def test_a_task_with_needs_that_stands_in_the_default_line_does_not_start_without_them(redis, cli, make, end):
+    put(redis, "a", 1.0, needs="gpu=1")
+    cli.rename("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")   # as the scheduler of 1.0.0 does it
+    cli.delete("blueque_lines_video")
+    put(redis, "b", 2.0)
+
+    assert take_all(make(), end) == ["b"]
+    task = make("there_1", gpu=1).take()
+    assert task.id == "a"
+
+
+@pytest.mark.parametrize("others", [["there_1"], ["here_2", "there_1"]])
+@pytest.mark.parametrize("mine", [{}, {"gpu": 1}, {"gpu": 2}])
+def test_work_for_another_node_is_forwarded_to_an_idle_listener_there(redis, cli, make, others, mine):
+    here = make("here_1", **mine)
+    if mine == {"gpu": 2}:
+        put(redis, "before", 0.5, needs="gpu=1")
+        assert here.take().id == "before"
+        here = make("here_3", **mine)                  # a second listener, of which one gpu is taken
+    listeners = {node: make(node, **(mine if node.startswith("here") else {"gpu": 2})) for node in others}
+    put(redis, "a", 1.0, needs="gpu=2")
+    assert woken(here)
+
+    assert here.take() is None
+
+    assert [node for node in listeners if cli.exists(f"blueque_orders_video_{node}")] == ["there_1"]
+    assert woken(listeners["there_1"]) and listeners["there_1"].take().id == "a"
+
+
+def test_who_was_not_woken_by_the_queue_forwards_nothing(redis, cli, make):
+    here, _ = make(), make("there_1", gpu=1)
+    put(redis, "a", 1.0, needs="gpu=1")
+
+    assert here.take() is None
+    assert not cli.exists("blueque_orders_video_there_1")
+
+
+def test_a_busy_listener_is_not_called(redis, cli, make):
+    here, there = make(), make("there_1", gpu=2)
+    put(redis, "a", 1.0)
+    assert there.take().id == "a"
+    put(redis, "b", 2.0, needs="gpu=1")
+    assert woken(here)
+
+    assert here.take() is None
+    assert not cli.exists("blueque_orders_video_there_1")
+
+
+# Locks, limits and pauses
+
+def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_ends(client, make, end):
+    ours, theirs = make("here_1"), make("here_2", "audio")
+    client.get_queue("video").enqueue("in", lock="licence")
+    waits = client.get_queue("audio").enqueue("in", lock="licence")
+    task = ours.take()
+    assert woken(theirs) and theirs.take() is None
+    assert not woken(theirs)
+
+    end(ours, task)
+
+    assert woken(theirs) and theirs.take().id == waits
+
+
+def test_as_many_hold_a_lock_as_it_allows(queue, make, end):
+    for _ in range(4):
+        queue.enqueue("in", lock=("licence", 2))
+    one, two, three = make("here_1"), make("here_2"), make("here_3")
+    first, second = one.take(), two.take()
+
+    assert three.take() is None
+    end(one, first)
+    assert three.take() is not None and one.take() is None
+    end(two, second)
+    assert two.take() is not None
+
+
+def test_no_more_run_than_a_queue_allows_on_all_nodes_together(queue, make, end):
+    queue.set_max_concurrency(2)
+    for _ in range(4):
+        queue.enqueue("in")
+    one, two, three = make("here_1"), make("here_2"), make("here_3")
+    first, second = one.take(), two.take()
+    while woken(three):                                # until all that has been said is known
+        assert three.take() is None
+
+    end(one, first)
+    assert woken(three) and three.take() is not None
+    assert one.take() is None
+    queue.set_max_concurrency(None)
+    assert woken(one) and one.take() is not None
+    end(two, second)
+
+
+def test_what_ran_before_there_was_a_limit_counts_as_well(client, queue, make):
+    for _ in range(2):
+        queue.enqueue("in")
+    one, two = make("here_1"), make("here_2")
+    task = one.take()
+    client.get_processor(task).start(os.getpid())
+
+    queue.set_max_concurrency(1)
+
+    assert two.take() is None
+
+
+def test_nothing_is_taken_from_a_paused_queue_until_it_is_resumed(queue, make):
+    waits = queue.enqueue("in")
+    queue.enqueue("in", priority=5)
+    queue.pause(by="ann", reason="the disk is full")
+    listener = make()
+    assert woken(listener) and listener.take() is None
+    assert not woken(listener)
+
+    queue.resume()
+
+    assert woken(listener) and listener.take().id != waits
+
+
+def test_a_place_that_an_attempt_has_left_behind_is_found_free(cli, queue, make, caplog):
+    queue.set_max_concurrency(1)
+    queue.enqueue("in", lock="licence")
+    cli.hset("blueque_task_left", mapping={"status": "complete", "queue": "video", "lock": "licence", "counted": "1"})
+    cli.sadd("blueque_counted_tasks_video", "left")
+    cli.sadd("blueque_lock_licence", "left")
+    listener = make()
+
+    taken = None
+    for _ in range(3):                                 # the queue, the lock, the task
+        assert woken(listener)
+        taken = listener.take()
+
+    assert taken is not None and cli.smembers("blueque_lock_licence") == {taken.id}
+    assert "had no attempt" in caplog.text
+
+
+@pytest.mark.parametrize("obstacle", ["lock", "limit", "pause", "resources", "nobody has them"])
+def test_a_listener_that_finds_only_what_it_cannot_do_waits_in_peace(cli, queue, make, obstacle):
+    listener, other = make(gpu=1), make("here_2", gpu=1)
+    needs = {"lock": {"lock": "x"}, "resources": {"resources": {"gpu": 1}}, "nobody has them": {"resources": {"gpu": 2}}}
+    if obstacle == "limit":
+        queue.set_max_concurrency(1)
+    for _ in range(2):
+        queue.enqueue("in", **needs.get(obstacle, {}))
+    if obstacle == "pause":
+        queue.pause()
+    elif obstacle != "nobody has them":
+        assert other.take() is not None
+    assert woken(listener)
+    before = cli.info("commandstats").get("cmdstat_bzpopmin", {"calls": 0})["calls"]
+
+    assert listener.take() is None
+
+    assert not woken(listener), "whoever cannot take anything must not wake himself, or another"
+    assert cli.info("commandstats")["cmdstat_bzpopmin"]["calls"] == before + 1
+
+
+def test_one_task_wakes_one_listener_whatever_its_line(queue, make):
+    listeners = [make(f"here_{number}") for number in range(3)]
+    queue.enqueue("in", priority=5)
+
+    assert [woken(listener) and listener.take() is not None for listener in listeners] == [True, False, False]
+
+
+def test_as_many_are_woken_as_there_are_tasks_in_all_lines(queue, make):
+    listeners = [make(f"here_{number}") for number in range(4)]
+    for priority in (5, 0, -5):
+        queue.enqueue("in", priority=priority)
+
+    assert [woken(listener) and listener.take() is not None for listener in listeners] == [True, True, True, False]
+
+
+# Lines come and go
+
+def test_the_name_of_a_line_goes_with_its_last_task(redis, cli, make):
+    put(redis, "a", 1.0, priority=5, needs="lock:x=2")
+    put(redis, "b", 2.0, priority=5, needs="lock:x=2")
+    listener = make()
+
+    listener.take()
+    assert cli.exists("blueque_lines_video") and cli.exists("blueque_waiting_x")
+    listener.take()
+    assert not cli.exists("blueque_lines_video", "blueque_waiting_x")
+
+
+def test_the_name_of_a_line_that_was_left_empty_goes_when_somebody_looks(redis, cli, make):
+    put(redis, "a", 1.0, needs="lock:x=1")
+    cli.delete("blueque_line_0,lock:x=1_video")
+    put(redis, "b", 2.0)
+
+    assert make().take().id == "b"
+    assert not cli.exists("blueque_lines_video", "blueque_waiting_x")
+
+
+# Beside 1.0.0
+
+@pytest.fixture(scope="session")
+def _installed():
+    install()
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def legacy(_installed, url, programs):
+    return Legacy(url, programs)
+
+
+RUN = "ForkingRunner(client, argv[0], getattr(work, argv[1])).run()"
+
+
+def test_a_listener_of_1_0_0_takes_what_stands_in_the_default_line_and_meets_no_stump(
+    legacy, programs, client, cli, queue, make, end
+):
+    plain = [queue.enqueue(f"plain {number}") for number in range(5)]
+    ours = [
+        queue.enqueue("urgent", priority=5), queue.enqueue("later", priority=-5), queue.enqueue("gpu", resources={"gpu": 1}),
+        queue.enqueue("lock", lock="licence"),
+    ]
+    moved = queue.enqueue("was urgent", priority=5)
+    queue.set_priority(moved, 0)
+    urgent = queue.enqueue("is urgent now")
+    queue.set_priority(urgent, 7)
+    cancelled = queue.enqueue("cancelled")
+    queue.cancel(cancelled)
+
+    its = legacy.start(RUN, "video", "record")
+    until(lambda: cli.llen("blueque_complete_tasks_video") == len(plain) + 1, what="its share done")
+    listener = make(gpu=1)
+    assert take_all(listener, end) == [urgent, *ours[:1], *ours[2:], ours[1]]
+
+    assert [line.task for line in ledger(programs)] == [*plain, moved]
+    assert cli.llen("blueque_complete_tasks_video") == len(plain) + 1 + len(ours) + 1
+    assert its.is_running and "Traceback" not in its.log
+    for task_id in [*plain, *ours, moved, urgent, cancelled]:
+        assert client.get_task(task_id).queue == "video"
