@@ -18,6 +18,8 @@ from blueque.values import encode, quick_encoder, require_text_keys, require_tim
 FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
 SLOW = 0.05                                            # seconds to make a batch; whoever takes longer needs no head start
 
+MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
+
 _END = object()
 
 log = logging.getLogger("blueque")
@@ -77,6 +79,8 @@ class Batches:
     """
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
+        if isinstance(iterable, str | bytes):
+            raise InvalidType(f"an iterable of parameters is needed, not {type(iterable).__name__}")
         self._redis, self._plan = redis, plan
         self._rows = iter(iterable)
         self._encode = quick_encoder("the parameters", plan.max_bytes)
@@ -142,15 +146,14 @@ class Batches:
     def _make(self) -> _Part | None:
         """Return the next batch; None at the end, and where there was only a FLUSH."""
         began = time.monotonic()
-        rows, is_last = self._pull()
         first = self._position
+        rows, parameters, is_last = self._pull(first)
         its_keys, priorities, etas = [
             column.take(rows, first, is_last) for column in (self._keys, self._priorities, self._etas)
         ]
         self._is_over = is_last
         if not rows:
             return None
-        parameters = [self._encoded(row, first + number) for number, row in enumerate(rows)]
         self._position += len(rows)
         self._number += 1
         now = time.time()
@@ -161,15 +164,25 @@ class Batches:
         batch = Batch(self._plan.queue, new if its_keys is None else _once(new), now, self._plan.options)
         return _Part(self._number - 1, first, batch, tasks, is_last, time.monotonic() - began)
 
-    def _pull(self) -> tuple[list[Any], bool]:
+    def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
+        """Return as many parameters as make a batch, as they are and encoded, and whether they are the last."""
         rows: list[Any] = []
+        parameters: list[tuple[bytes, bool]] = []
+        room = MAX_BYTES
         for row in self._rows:
             if row is FLUSH:
-                return rows, False
+                return rows, parameters, False
+            try:
+                encoded = self._encode(row)
+            except InvalidInput:
+                self._refuse(row, first + len(rows))
+                raise
             rows.append(row)
-            if len(rows) == self._size:
-                return rows, False
-        return rows, True
+            parameters.append(encoded)
+            room -= len(encoded[0])
+            if len(rows) == self._size or room <= 0:
+                return rows, parameters, False
+        return rows, parameters, True
 
     def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
         if its_keys is not None:
@@ -177,14 +190,10 @@ class Batches:
         ids, self._ids = self._ids or random_ids(count), []
         return ids[:count]
 
-    def _encoded(self, row: Any, position: int) -> tuple[bytes, bool]:
-        try:
-            return self._encode(row)
-        except InvalidInput:
-            what = f"the parameters at position {position}"
-            encode(row, what, self._plan.max_bytes)
-            require_text_keys(row, what)
-            raise
+    def _refuse(self, row: Any, position: int) -> None:
+        what = f"the parameters at position {position}"
+        encode(row, what, self._plan.max_bytes)
+        require_text_keys(row, what)
 
 
 class _Column:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from blueque import limits
 from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
-from blueque.task_id import TaskId, require_keep
+from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep
 from blueque.values import require_time, require_whole
 
 MAX_BATCH = 10_000
@@ -29,6 +29,23 @@ class Count(int):
         made = super().__new__(cls, tasks)
         made.new = new
         return made
+
+
+class Choices(TypedDict, total=False):
+    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for `Queue.enqueue`, of all."""
+
+    keys: Column | None
+    keep: float | str
+    priorities: Column | None
+    priority: int
+    resources: Mapping[str, int | str] | None
+    lock: str | tuple[str, int] | None
+    retry: Retry | Literal[False] | None
+    time_limit: float | str | None
+    stall_limit: float | str | None
+    memory_limit: int | str | None
+    grace: float | str | None
+    lead: float | str | None
 
 
 class ManyTasks:
@@ -48,7 +65,7 @@ class ManyTasks:
     ) -> Options:
         raise NotImplementedError
 
-    def enqueue_many(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Any) -> int:
+    def enqueue_many(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]) -> Count:
         """Put a task in line for each of the parameters, in their order, and return how many; all are in Redis then.
 
         iterable: is read as it goes, never held whole; each of its parameters is as for `enqueue`.
@@ -62,7 +79,9 @@ class ManyTasks:
         """
         return _count(self._batches(iterable, batch, None, **options))
 
-    def enqueue_iter(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Any) -> Iterator[list[TaskId]]:
+    def enqueue_iter(
+        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
+    ) -> Iterator[list[TaskId]]:
         """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
         return (made.task_ids() for made in self._batches(iterable, batch, None, **options))
 
@@ -73,8 +92,8 @@ class ManyTasks:
         *,
         etas: Column | None = None,
         batch: int = 1000,
-        **options: Any,
-    ) -> int:
+        **options: Unpack[Choices],
+    ) -> Count:
         """Make a task for each of the parameters that joins the line at its time, and return how many.
 
         eta: for all; or etas: for each its own, in one of the ways for keys. A time already past enqueues at once.
@@ -89,7 +108,7 @@ class ManyTasks:
         *,
         etas: Column | None = None,
         batch: int = 1000,
-        **options: Any,
+        **options: Unpack[Choices],
     ) -> Iterator[list[TaskId]]:
         """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
         return (made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), **options))
@@ -101,7 +120,7 @@ class ManyTasks:
         etas: Column | None,
         *,
         keys: Column | None = None,
-        keep: float | str = "1d",
+        keep: float | str = DEFAULT_KEEP,
         priorities: Column | None = None,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,

@@ -18,7 +18,7 @@ from blueque.inspector import Inspector
 from blueque.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.retry import Retry
 from blueque.task import Task
-from blueque.task_id import TaskId, id_of_key, key_fields
+from blueque.task_id import DEFAULT_KEEP, TaskId, id_of_key, key_fields
 from blueque.values import encode, require_queue_name, require_text_keys, require_time, require_whole
 
 Options = dict[str, str | int | float]
@@ -43,7 +43,7 @@ class Queue(ManyTasks):
         parameters: Any,
         *,
         key: str | None = None,
-        keep: float | str = "1d",
+        keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
@@ -82,7 +82,7 @@ class Queue(ManyTasks):
         eta: float | datetime,
         *,
         key: str | None = None,
-        keep: float | str = "1d",
+        keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,

@@ -108,6 +108,11 @@ class Task:
         return self._get("retry")
 
     @property
+    def key(self) -> str | None:
+        """The same key in the same queue is the same task."""
+        return self._get("key")
+
+    @property
     def time_limit(self) -> float | None:
         """How long it may run, in seconds."""
         return self._get("time_limit")

@@ -12,6 +12,7 @@ from blueque.settings import parse_duration
 from blueque.values import require_number
 
 MAX_KEY_BYTES = 1000
+DEFAULT_KEEP = "1d"
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never change.
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 
@@ -62,6 +63,8 @@ def id_of_key(queue: str, key: str) -> str:
 
 def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | float]:
     """Return the fields of a task that is to have a key: `enqueued_by` is random; none if it has no key."""
+    if key is None and keep is DEFAULT_KEEP:           # as mostly
+        return {}
     kept = require_keep(keep)
     return {} if key is None else {"key": require_key(key), "keep": kept, "enqueued_by": os.urandom(8).hex()}
 

@@ -318,6 +318,6 @@ def words(command: Command) -> list[str]:
 
 
 LOOKS = {
-    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "SISMEMBER", "SMEMBERS",
-    "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
+    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "SISMEMBER",
+    "SMEMBERS", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
 }

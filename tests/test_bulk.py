@@ -185,6 +185,20 @@ def test_never_more_than_two_batches_are_held(queue):
     assert most <= 20
 
 
+def test_large_parameters_make_small_batches(queue, cli):
+    sizes = [len(ids) for ids in queue.enqueue_iter(("x" * 1_000_000 for _ in range(12)), batch=100)]
+
+    assert sizes == [5, 5, 2]
+    assert len(line(cli)) == 12
+
+
+@pytest.mark.parametrize("text", ["text", b"text"])
+def test_a_text_is_not_taken_for_many(queue, state, text):
+    with pytest.raises(InvalidType, match="iterable of parameters"):
+        queue.enqueue_many(text)
+    assert state() == {}
+
+
 def test_a_flush_puts_in_line_what_there_is(queue):
     rows = [FLUSH, 1, 2, FLUSH, FLUSH, 3, FLUSH]
 
