@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from blueque import keys, line_up, survey
+from blueque import inquiry, keys, line_up, survey
 from blueque.connection import Redis, as_hash
 from blueque.errors import RedisRefused
+from blueque.inquiry import Inquiry, Pause
 from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
@@ -54,6 +55,11 @@ class Inspector:
     def room(self, queue: str) -> Room:
         """Return how many tasks of the queue may run, and do."""
         return line_up.room(self._redis, queue)
+
+    def paused(self, queue: str) -> Pause | None:
+        """Return since when a queue is paused, by whom and why; None: it is not."""
+        (found,) = self._redis.read(("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason"))
+        return inquiry.pause_of(*found)
 
     def heads(self, queue: str) -> Iterator[Head]:
         """Yield the lines of the queue that have work, in the order in which they should be tried."""
@@ -191,6 +197,10 @@ class Inspector:
         Within a status: the longest in it first, of scheduled ones the next due, of finished ones the newest.
         """
         return survey.listing(self._redis, queues, statuses, limit)
+
+    def inquire(self, task_id: str) -> Inquiry:
+        """Return everything that bears on why a task does not run: six round trips at most, each of them bounded."""
+        return inquiry.inquire(self._redis, task_id)
 
     def find(self, prefix: str) -> list[str]:
         """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.

@@ -32,6 +32,7 @@ class Node(NamedTuple):
     order: str | None = None                           # what somebody has told it, and who that was
     order_by: str | None = None
     boot: str | None = None                            # of its machine
+    resources: str | None = None                       # what its node has, as text of `lines.write_needs`
 
     @property
     def host(self) -> str:
@@ -68,16 +69,18 @@ def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list
     replies = read_groups(redis, [
         [
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
-            ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot"),
+            ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
+             "resources"),
         ]
         for queue, node in pairs
     ])
     found = []
-    for (queue, node), (held, (state, beat_every, lease, order, order_by, boot)) in zip(pairs, replies, strict=True):
+    for (queue, node), (held, known) in zip(pairs, replies, strict=True):
+        state, beat_every, lease, order, order_by, boot, resources = known
         seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
-        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, boot))
+        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, boot, resources))
     return found
 
 

@@ -20,6 +20,7 @@ STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled"
 SHOWN = (
     "status", "queue", "node", "pid", "attempt", "eta", "created", "started", "finished", "updated", "error_type",
     "exit_code", "signal", "failures", "last_error_type", "progress", "grace", "cancel", "cancelled_by", "files",
+    "priority", "needs", "devices",
 )
 
 MIN_PREFIX = 4

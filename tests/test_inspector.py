@@ -234,7 +234,7 @@ def test_a_listener_of_1_0_0_is_told_as_such(redis, cli, inspector):
 
     (node,) = inspector.overview().nodes
 
-    assert node == ("old_1", "video", "1.0.0", None, (), None, None, None)
+    assert node == ("old_1", "video", "1.0.0", None, (), None, None, None, None)
 
 
 def test_a_listener_that_is_registered_nowhere_but_runs_a_task_is_gone(redis, cli, inspector):

@@ -30,7 +30,7 @@ LAYERS = {
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
-        "line_invariants", "questions", "census", "recheck", "audit", "checkup", "line_up",
+        "line_invariants", "questions", "inquiry", "census", "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
         "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",
@@ -40,7 +40,7 @@ LAYERS = {
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",
         "forking_runner", "master", "scheduler", "demo", "demo_*",
     ],
-    "faces": ["cli.*"],
+    "faces": ["cli.*", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }
 MAY_CHANGE_REDIS = ["protocol.*"]

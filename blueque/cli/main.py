@@ -11,17 +11,35 @@ from blueque.cli.exits import run
 from blueque.cli.options import Invocation, pass_invocation, shared_options, version_option
 from blueque.errors import RedisAway
 
-# name: (module, its command, what the help says of it)
+# name: (module, its command)
 _VERBS = {
-    "status": ("blueque.cli.status", "status", "Show queues, running tasks and listeners on one screen."),
-    "ls": ("blueque.cli.tasks", "ls", "List tasks."),
-    "show": ("blueque.cli.tasks", "show_task", "Show everything about one task."),
-    "doctor": ("blueque.cli.doctor", "doctor", "Check Redis and everything in it; --fix repairs."),
-    "enqueue": ("blueque.cli.enqueue", "enqueue", "Put tasks in a queue and print their ids."),
-    "cancel": ("blueque.cli.cancel", "cancel", "Have tasks never run, or end them while they run."),
-    "requeue": ("blueque.cli.requeue", "requeue", "Put failed or cancelled tasks in line again."),
-    "node": ("blueque.cli.node", "node", "Have a listener, or all of a host, take nothing new: node drain."),
+    "status": ("blueque.cli.status", "status"),
+    "ls": ("blueque.cli.tasks", "ls"),
+    "show": ("blueque.cli.tasks", "show_task"),
+    "why": ("blueque.cli.why", "why"),
+    "doctor": ("blueque.cli.doctor", "doctor"),
+    "enqueue": ("blueque.cli.enqueue", "enqueue"),
+    "cancel": ("blueque.cli.cancel", "cancel"),
+    "requeue": ("blueque.cli.requeue", "requeue"),
+    "priority": ("blueque.cli.waiting", "priority"),
+    "first": ("blueque.cli.waiting", "first"),
+    "move": ("blueque.cli.waiting", "move"),
+    "pause": ("blueque.cli.queues", "pause"),
+    "resume": ("blueque.cli.queues", "resume"),
+    "limit": ("blueque.cli.queues", "limit"),
+    "node": ("blueque.cli.node", "node"),
 }
+# What the help says, in so few lines that it fits a terminal.
+_HELP = [
+    ("status, ls", "Show everything on one screen; list tasks."),
+    ("show, why", "Show everything about one task; why it does not run."),
+    ("doctor", "Check Redis and everything in it; --fix repairs."),
+    ("enqueue", "Put tasks in a queue and print their ids."),
+    ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
+    ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),
+    ("pause, resume, limit", "Have nothing, or only so many tasks, of a queue run."),
+    ("node", "Have listeners take nothing new: node drain."),
+]
 
 
 class _Verbs(click.Group):
@@ -31,7 +49,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        module, name, _ = _VERBS[cmd_name]
+        module, name = _VERBS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
@@ -45,7 +63,7 @@ class _Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in _VERBS.items()])
+            formatter.write_dl(_HELP)
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")

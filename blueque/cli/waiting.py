@@ -1,0 +1,109 @@
+"""`blueque priority`, `first` and `move`: when, and in which queue, waiting tasks have their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from blueque.cli import show
+from blueque.cli.actions import act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.lines import HIGHEST, LOWEST
+from blueque.queue import Queue
+from blueque.task import Task
+
+
+@click.command(context_settings={"ignore_unknown_options": True})        # a negative number is none
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.argument("number", metavar="N", type=click.IntRange(LOWEST, HIGHEST))
+@json_option
+@shared_options
+@pass_invocation
+def priority(invocation: Invocation, ids: Sequence[str], number: int, as_json: bool) -> int:
+    """Give waiting tasks another priority: the higher has its turn first, and 0 is what a task has that was given none.
+
+    \b
+    blueque priority 7c1f 10
+    blueque ls -q video.encode --state pending --ids | blueque priority - -5
+
+    N is -100 to 100. Among those of that priority each is the last for now; listeners of 1.0.0 take only what has the
+    priority 0. ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 for a task that
+    does not wait.
+    """
+    return _act("priority", invocation, ids, as_json, f"priority {number}", lambda queue, task: (
+        queue.set_priority(task.id, number)
+    ), priority=number)
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@json_option
+@shared_options
+@pass_invocation
+def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
+    """Have pending tasks be the next of those of their priority and with their needs.
+
+    \b
+    blueque first 7c1f
+
+    Of several, the one that is named first is the next. ID may be a beginning, as for show; - reads ids from standard
+    input. The exit code is 5 for a task that is not pending.
+    """
+    return _act("first", invocation, ids, as_json, "first in its line", lambda queue, task: queue.put_first(task.id),
+                is_backwards=True)
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.argument("to", metavar="QUEUE")
+@json_option
+@shared_options
+@pass_invocation
+def move(invocation: Invocation, ids: Sequence[str], to: str, as_json: bool) -> int:
+    """Have waiting tasks wait in another queue, as the last of their line there.
+
+    \b
+    blueque move 7c1f video.fast
+
+    They keep their priority, what they need, and their time, if they are scheduled. ID may be a beginning, as for show; -
+    reads ids from standard input. The exit code is 5 for a task that does not wait.
+    """
+    client = invocation.client()
+    client.get_queue(to)                               # is it a name at all?
+    if to not in client.get_inspector().queues():
+        show.talk(f"{to} is a new queue: nobody serves it yet.")
+    return _act("move", invocation, ids, as_json, f"in {to}", lambda queue, task: queue.move(task.id, to), queue=to)
+
+
+def _act(
+    kind: str,
+    invocation: Invocation,
+    ids: Sequence[str],
+    as_json: bool,
+    note: str,
+    action: Callable[[Queue, Task], object],
+    is_backwards: bool = False,
+    **more: object,
+) -> int:
+    """Do it to each of the tasks that are meant, and say what became of them; return the exit code."""
+    client = invocation.client()
+    tasks, code = choose(client.get_inspector(), ids)
+
+    def one(task: Task) -> str:
+        action(client.get_queue(task.queue or ""), task)
+        return task.status or ""
+
+    outcomes = []
+    for outcome in act(tasks[::-1] if is_backwards else tasks, one):
+        outcomes.append(outcome)
+        if not as_json and outcome.status is not None:
+            state = show.paint(outcome.status, outcome.status)
+            click.echo(f"{show.clean(show.short_id(outcome.id))}  {state}, {show.clean(note)}")
+        elif not as_json:
+            print_outcome(outcome)
+    if as_json:
+        print_outcomes(kind, outcomes, **more)
+    elif not outcomes:
+        show.talk("no such tasks")
+    return code_of(outcomes, code)

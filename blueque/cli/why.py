@@ -1,0 +1,43 @@
+"""`blueque why`: the reasons for which a task does not run."""
+
+from __future__ import annotations
+
+import click
+
+from blueque import why as words
+from blueque.cli import show
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.tasks import as_item, find_one
+
+
+@click.command()
+@click.argument("prefix", metavar="ID")
+@json_option
+@shared_options
+@pass_invocation
+def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
+    """Say why the task ID does not run, and what may be done about it.
+
+    \b
+    blueque why 7c1f
+
+    It may wait for its time, for others before it, for a listener, for what it needs of a node, for a lock, for a place
+    among those that its queue may run, or for a paused queue; what it says is how things stood at that moment.
+
+    ID may be a beginning, as for show. With --json each reason has a code besides.
+    """
+    inspector = invocation.client().get_inspector()
+    its = inspector.inquire(find_one(inspector, prefix))
+    found = words.reasons(its, invocation.is_utc)
+    if as_json:
+        item = as_item(its.task, its.now) | {
+            "line": its.line, "before": its.before, "line_length": its.length, "higher": its.higher, "beside": its.beside
+        }
+        show.print_json("why", **show.times(now=its.now), item=item, reasons=[reason._asdict() for reason in found])
+        return
+    click.echo(show.clean(words.headline(its)))
+    for number, reason in enumerate(found, 1):
+        mark = f"  {number}. " if len(found) > 1 else "  "
+        click.echo(f"{mark}{show.clean(reason.sentence)}")
+        if reason.command is not None:
+            click.echo(f"{' ' * len(mark)}{show.paint(show.clean(reason.command), '', bold=True)}")

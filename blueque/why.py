@@ -1,0 +1,268 @@
+"""Why a task does not run, in sentences: the facts of an `Inquiry` in, reasons out. Nothing here talks to Redis."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from blueque.cli import show
+from blueque.cli.show import count
+from blueque.inquiry import FARTHEST, Inquiry
+from blueque.lines import Needs, parse_needs
+from blueque.nodes import Node
+from blueque.places import FINISHED, HELD
+from blueque.survey import OVERDUE, entered
+from blueque.task import Task
+
+MOST_NAMES = 3                                         # of tasks or listeners in one sentence
+
+_TAKES = ("up", "unattended", "1.0.0")                 # states of a listener that takes tasks
+_LOOKS_AT_LINES = ("up", "unattended")
+
+
+class Reason(NamedTuple):
+    """One thing that keeps a task from running, or says why it does not wait.
+
+    code: the same for the same kind of reason. command: what a person may do about it.
+    """
+
+    code: str
+    sentence: str
+    command: str | None = None
+
+
+def headline(its: Inquiry) -> str:
+    """Return what the task is, since when, and how far from its turn."""
+    task = its.task
+    since = entered(task)
+    lasts = "" if since is None or task.status == "scheduled" else f" for {show.span(max(its.now - since, 0.0))}"
+    place = ""
+    if task.status == "pending" and its.before is not None:
+        place = f", number {its.before + 1} of {its.length} in its line"
+    return f"{show.short_id(task.id)} in {task.queue} is {task.status}{lasts}{place}."
+
+
+def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
+    """Return why it does not run, what weighs most first; never empty."""
+    status = its.task.status
+    if status in FINISHED:
+        return [_ended(its.task)]
+    if status in HELD:
+        return list(_held(its))
+    if status == "scheduled":
+        return [*_scheduled(its, is_utc), *_pause(its)]
+    if status != "pending":
+        return [Reason("unknown", f"Its status {status!r} is none that Blueque knows.", "blueque doctor")]
+    popped = next((node for node in its.nodes if its.task.id in node.held), None)
+    if popped is not None:
+        return [_popped(popped)]
+    found = [reason for look in _LOOKS for reason in look(its)]
+    return [*found, *_before(its)] if found else [*_before(its), *_turn(its)]
+
+
+def _ended(task: Task) -> Reason:
+    if task.status == "complete":
+        return Reason("ended", "It has run, and is complete.", f"blueque show {task.id}")
+    command = f"blueque requeue {task.id}"
+    if task.status == "cancelled":
+        why = f": {task.fields['cancel_reason']}" if task.fields.get("cancel_reason") else ""
+        return Reason("ended", f"It was cancelled by {task.cancelled_by or 'somebody'}{why}.", command)
+    error = task.fields.get("error", "").strip().partition("\n")[0]
+    kind = f" ({task.error_type})" if task.error_type and not error.startswith(task.error_type) else ""
+    return Reason("ended", f"It has failed{kind}: {error or 'nobody knows why'}", command)
+
+
+def _held(its: Inquiry) -> Iterator[Reason]:
+    task, node = its.task, next((one for one in its.nodes if one.id == its.task.node), None)
+    who = show.short_node(task.node or "nobody")
+    if task.status == "started":
+        yield Reason("running", f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
+                     f"blueque show {task.id}")
+        if task.cancel is not None:
+            asked = show.span(its.now - task.cancel)
+            yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
+    else:
+        yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
+    if node is None or node.state not in _TAKES:
+        state = "not known any more" if node is None else node.state
+        seen = f", last seen {show.span(node.seen)} ago" if node is not None and node.seen is not None else ""
+        sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
+        host = (task.node or "").rpartition("_")[0] or "its host"
+        yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", f"blueque-listener {_name(its)}")
+
+
+def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
+    task, eta = its.task, its.task.eta
+    if task.last_error_type or task.failures:
+        error = task.fields.get("last_error", "").partition("\n")[0] or task.last_error_type or "it does not say"
+        yield Reason("retry", f"It waits for its next attempt. The last one failed: {error}")
+    if eta is None:
+        yield Reason("overdue", "It is scheduled, and nobody knows for when.", "blueque doctor")
+    elif eta > its.now:
+        yield Reason("scheduled", f"It is scheduled for {show.stamp(eta, is_utc)}, in {show.span(eta - its.now)}.")
+    elif its.now - eta > OVERDUE:
+        yield Reason("overdue", f"It is due since {show.span(its.now - eta)}, and nobody puts it in line.",
+                     "blueque-scheduler")
+    else:
+        yield Reason("due", f"It is due since {show.span(its.now - eta)}: a scheduler or listener puts it in line now.")
+
+
+def _popped(node: Node) -> Reason:
+    who = show.short_node(node.id)
+    return Reason("popped", f"{who} has taken it from its line and not reserved it yet; that listener is {node.state}. If it"
+                  " has died just then, others find that out and put the task back.")
+
+
+def _pause(its: Inquiry) -> Iterator[Reason]:
+    if its.pause is None:
+        return
+    since = "" if its.pause.since is None else f" for {show.span(max(its.now - its.pause.since, 0.0))}"
+    why = f": {its.pause.reason}" if its.pause.reason else ""
+    sentence = f"Queue {its.task.queue} is paused{since}, by {its.pause.by or 'somebody'}{why}."
+    yield Reason("paused", sentence, f"blueque resume {_name(its)}")
+
+
+def _limit(its: Inquiry) -> Iterator[Reason]:
+    if not its.room.is_full:
+        return
+    runs = _list_of(its, its.counted)
+    sentence = f"Queue {its.task.queue} may run {count(its.room.limit or 0, 'task')} at a time, and {its.room.taken} run"
+    yield Reason("limit", f"{sentence}{runs}.", f"blueque limit {_name(its)} N")
+
+
+def _lock(its: Inquiry) -> Iterator[Reason]:
+    needs = its.needs
+    if needs is None or needs.lock is None or len(its.holders) < needs.limit:
+        return
+    share = "" if needs.limit == 1 else f", which {needs.limit} may hold at a time,"
+    yield Reason("lock", f"Lock {needs.lock}{share} is held{_list_of(its, its.holders) or ' by others'}.")
+
+
+def _list_of(its: Inquiry, ids: Sequence[str]) -> str:
+    """Return ` by A on N for 3 m, B on M for 1 h and 2 more`; empty: by nobody."""
+    names = [_of_one(its, task_id) for task_id in sorted(ids)[:MOST_NAMES]]
+    more = len(ids) - len(names)
+    return f": {', '.join(names)}{f' and {more} more' if more > 0 else ''}" if names else ""
+
+
+def _of_one(its: Inquiry, task_id: str) -> str:
+    task = its.tasks.get(task_id)
+    if task is None or task.status not in HELD:
+        return f"{show.short_id(task_id)}, which does not run any more"
+    since = entered(task)
+    lasts = "" if since is None else f" for {show.span(max(its.now - since, 0.0))}"
+    return f"{show.short_id(task_id)} on {show.short_node(task.node or '?')}{lasts}"
+
+
+def _listeners(its: Inquiry) -> Iterator[Reason]:
+    """Say if nobody is there, or nobody who could take it."""
+    queue = its.task.queue
+    takers = [node for node in its.nodes if node.state in _TAKES]
+    if not takers:
+        yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", f"blueque-listener {_name(its)}")
+        return
+    if its.line != "0" and not [node for node in takers if node.state in _LOOKS_AT_LINES]:
+        what = "priorities" if its.needs == Needs() else "what a task needs"
+        yield Reason("no_listener", f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.",
+                     f"blueque-listener {_name(its)}")
+
+
+def _last_seen(its: Inquiry) -> str:
+    seen = sorted((node.seen, node) for node in its.nodes if node.seen is not None)
+    if not seen:
+        return ""
+    age, node = seen[0]
+    others = f" {count(len(its.nodes), 'listener')} of it take nothing:" if len(its.nodes) > 1 else ""
+    return f"{others} {show.short_node(node.id)} is {node.state}, and was seen {show.span(age)} ago."
+
+
+def _resources(its: Inquiry) -> Iterator[Reason]:
+    if its.needs is None:
+        yield Reason("senseless", "Nobody understands what it needs, so nobody takes it.", f"blueque cancel {its.task.id}")
+        return
+    nodes = [node for node in its.nodes if node.state in _LOOKS_AT_LINES]
+    if not its.needs.resources or not nodes:
+        return
+    wanted = _in_words(its.needs.resources)
+    if not _able(its):
+        most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in its.needs.resources}
+        best = _in_words([pair for pair in most.items() if pair[1]]) or "nothing of it"
+        words = " ".join(f"--resource {name}={amount}" for name, amount in its.needs.resources)
+        yield Reason("never_fits", f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}.",
+                     f"blueque-listener {_name(its)} {words}")
+        return
+    idle = [node for node in _able(its) if not node.held]
+    if idle:
+        names = [name for name, _ in its.needs.resources]
+        hosts = {node.host for node in _able(its)}
+        users = [task.id for task in its.tasks.values() if _uses(task, names, hosts)]
+        if users:
+            yield Reason("no_room", f"It needs {wanted}, and too little of that is free: in use{_list_of(its, users)}.")
+
+
+def _able(its: Inquiry) -> list[Node]:
+    """Return the listeners that take tasks and have what this one needs, free or not."""
+    if its.line == "0":
+        return [node for node in its.nodes if node.state in _TAKES]
+    needs = its.needs.resources if its.needs is not None else ()
+    return [
+        node for node in its.nodes
+        if node.state in _LOOKS_AT_LINES and all(_has(node).get(name, 0) >= amount for name, amount in needs)
+    ]
+
+
+def _uses(task: Task, names: Sequence[str], hosts: set[str]) -> bool:
+    needs = parse_needs(task.fields.get("needs", "")) or Needs()
+    is_there = task.status in HELD and (task.node or "").rpartition("_")[0] in hosts
+    return is_there and not {name for name, _ in needs.resources}.isdisjoint(names)
+
+
+def _has(node: Node) -> dict[str, int]:
+    return dict((parse_needs(node.resources or "") or Needs()).resources)
+
+
+def _in_words(amounts: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{name}={show.size(amount) if amount >= 1 << 20 else amount}" for name, amount in amounts)
+
+
+def _busy(its: Inquiry) -> Iterator[Reason]:
+    able = _able(its)
+    if not able or any(not node.held for node in able):
+        return
+    which = "that have what it needs " if its.needs is not None and its.needs.resources else ""
+    all_of = "The only listener" if len(able) == 1 else f"All {len(able)} listeners"
+    busy = _list_of(its, [node.held[0] for node in able])
+    has = "has a task" if len(able) == 1 else "have a task"
+    yield Reason("busy", f"{all_of} of {its.task.queue} {which}{has}{busy}.")
+
+
+def _before(its: Inquiry) -> Iterator[Reason]:
+    """Say who is first, for whatever reason they wait."""
+    if its.before is None and its.length > FARTHEST:
+        yield Reason("behind", f"More than {FARTHEST} tasks are before it in its line.", f"blueque first {its.task.id}")
+    elif its.before:
+        are = "are" if its.before > 1 else "is"
+        yield Reason("behind", f"{count(its.before, 'task')} {are} before it in its line.", f"blueque first {its.task.id}")
+    if its.higher:
+        turn = "has its turn first, if it can run" if its.higher == 1 else "have their turn first, if they can run"
+        yield Reason("outranked", f"{count(its.higher, 'task')} of higher priority {turn}.",
+                     f"blueque priority {its.task.id} N")
+    if its.beside:
+        sentence = f"{count(its.beside, 'task')} of the same priority may have their turn before it: the oldest first."
+        yield Reason("beside", sentence)
+
+
+def _turn(its: Inquiry) -> Iterator[Reason]:
+    if its.before is None and its.length <= FARTHEST:
+        yield Reason("missing", "It is pending, and not in its line: it is just on the move, or something is wrong.",
+                     "blueque doctor")
+    elif not its.before and not its.higher:
+        yield Reason("next", "Nothing keeps it: a listener takes it in a moment.")
+
+
+def _name(its: Inquiry) -> str:
+    return shlex.quote(its.task.queue or "")
+
+
+_LOOKS: tuple[Callable[[Inquiry], Iterator[Reason]], ...] = (_pause, _limit, _listeners, _lock, _resources, _busy)

@@ -1,0 +1,309 @@
+"""blueque priority, first, move; pause, resume, limit; and why: what they do, what they say, and how they end."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from test_cli import NODE, enqueue, start
+from test_cli_actions import environ, run  # noqa: F401  # the fixtures
+
+from blueque import keys, protocol
+from blueque.lines import write_needs
+
+
+@pytest.fixture(autouse=True)
+def listener(redis):
+    """A registered listener of the queue video."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10, "resources": "gpu=1"}, time.time())
+
+
+@pytest.fixture
+def why(run):  # noqa: F811
+    """Return the codes of the reasons, and all the text."""
+
+    def why(task):
+        in_json, in_text = run("why", task, "--json"), run("why", task)
+        assert (in_json.returncode, in_text.returncode, in_text.stderr) == (0, 0, "")
+        return [reason["code"] for reason in json.loads(in_json.stdout)["reasons"]], in_text.stdout
+
+    return why
+
+
+def wait(redis, task, priority=0, queue="video", **resources):
+    lock = resources.pop("lock", None)
+    needs = write_needs(resources, lock) if resources or lock else None
+    options = ({"priority": priority} if priority else {}) | ({"needs": needs} if needs else {})
+    protocol.enqueue(redis, queue, task, "1", "json", time.time(), options)
+
+
+def take(redis, task, line):
+    protocol.pop(redis, "video", NODE, "i1", line)
+    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
+    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+
+
+# priority, first, move
+
+
+def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, client, cli):  # noqa: F811
+    enqueue(redis, "pending-1")
+    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+
+    result = run("priority", "pend", "scheduled-1", "-5")
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "pending-1  pending, priority -5\nscheduled-1  scheduled, priority -5\n"
+    assert cli.lrange(keys.line("video", "-5"), 0, -1) == ["pending-1"]
+    assert client.get_task("scheduled-1").fields["priority"] == "-5"
+
+
+def test_ids_come_from_standard_input(run, redis, cli):  # noqa: F811
+    enqueue(redis, "pending-1")
+
+    assert run("priority", "-", "7", stdin="pending-1\n").returncode == 0
+    assert cli.llen(keys.line("video", "7")) == 1
+
+
+@pytest.mark.parametrize("verb", [["priority", "started-1", "5"], ["first", "started-1"], ["move", "started-1", "other"]])
+def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(run, redis, state, verb):  # noqa: F811
+    start(redis, "started-1")
+    before = state()
+
+    result = run(*verb)
+
+    assert (result.returncode, result.stdout) == (5, "")
+    assert "started-1" in result.stderr
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["priority", "pending-1", "101"], 2), (["priority", "pending-1", "high"], 2), (["priority", "nobody", "1"], 3),
+     (["move", "pending-1", ""], 2), (["first", "none"], 3), (["pause", "nowhere"], 3), (["limit", "video", "few"], 2),
+     (["limit", "nowhere", "1"], 3), (["resume", "nowhere"], 3), (["why", "nobody"], 3)],
+)
+def test_what_makes_no_sense_changes_nothing_and_ends_with_its_code(run, redis, state, arguments, code):  # noqa: F811
+    enqueue(redis, "pending-1")
+    before = state()
+
+    result = run(*arguments)
+
+    assert (result.returncode, result.stdout) == (code, "")
+    assert state() == before
+
+
+def test_tasks_are_put_first_in_the_order_in_which_they_are_named(run, redis, cli):  # noqa: F811
+    for number in range(4):
+        enqueue(redis, f"task-{number}")
+
+    run("first", "task-3", "task-2")
+
+    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == ["task-3", "task-2", "task-0", "task-1"]
+
+
+def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on(run, redis, client):  # noqa: F811
+    enqueue(redis, "pending-1")
+
+    result = run("move", "pending-1", "audio", "--json")
+
+    assert result.returncode == 0 and "nobody serves it" in result.stderr
+    said = json.loads(result.stdout)
+    assert (said["kind"], said["queue"], said["items"][0]["status"]) == ("move", "audio", "pending")
+    assert client.get_task("pending-1").queue == "audio"
+
+
+# pause, resume, limit
+
+
+def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, client):  # noqa: F811
+    enqueue(redis, "pending-1")
+
+    paused = run("pause", "video", "--by", "ada", "--reason", "deploy")
+    again = run("pause", "video", "--by", "bob")
+    told = client.get_inspector().paused("video")
+    resumed, once_more = run("resume", "video"), run("resume", "video")
+
+    assert [one.stdout for one in (paused, again, resumed, once_more)] == [
+        "video  paused\n", "video  paused already, by ada\n", "video  resumed\n", "video  was not paused\n"
+    ]
+    assert (told.by, told.reason) == ("ada", "deploy")
+    assert client.get_inspector().paused("video") is None
+
+
+def test_a_limit_is_set_and_taken_away(run, redis, client):  # noqa: F811
+    start(redis, "started-1")
+
+    assert run("limit", "video", "1").stdout == "video  1 task at a time, 1 runs now\n"
+    assert client.get_inspector().room("video").is_full
+    assert run("limit", "video", "none").stdout == "video  no limit, 1 runs now\n"
+    assert client.get_inspector().room("video").limit is None
+
+
+def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):  # noqa: F811
+    enqueue(redis, "pending-1")
+    cli.sadd(keys.listeners("video"), "old_1")
+
+    result = run("pause", "video", "--json")
+
+    assert result.stderr == "1 listener of 1.0.0 on video knows nothing of that.\n"
+    assert json.loads(result.stdout)["items"][0]["paused"] is True
+
+
+# why
+
+
+def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
+    enqueue(redis, "pending-1")
+
+    codes, text = why("pend")
+
+    assert codes == ["next"]
+    assert text.startswith("pending-1 in video is pending for 0.") and "number 1 of 1 in its line" in text
+
+
+def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
+    enqueue(redis, "pending-1")
+    protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
+
+    codes, text = why("pending-1")
+
+    assert codes == ["paused"]
+    assert "Queue video is paused for 2 h, by ada: deploy.\n" in text and "blueque resume video\n" in text
+
+
+def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redis):
+    enqueue(redis, "pending-1", "audio mix")
+
+    codes, text = why("pending-1")
+
+    assert codes == ["no_listener"]
+    assert "No listener serves audio mix." in text and "blueque-listener 'audio mix'\n" in text
+
+
+def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, cli):
+    enqueue(redis, "pending-1")
+    cli.zadd(keys.nodes("video"), {NODE: time.time() - 3661})
+
+    codes, text = why("pending-1")
+
+    assert codes == ["no_listener"]
+    assert "is silent, and was seen 1 h 1 m ago" in text
+
+
+def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
+    start(redis, "started-1")
+    for number in range(3):
+        enqueue(redis, f"pending-{number}")
+    wait(redis, "urgent-1", 5)
+
+    codes, text = why("pending-2")
+
+    assert codes == ["busy", "behind", "outranked"]
+    assert f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m." in text
+    assert "2 tasks are before it in its line." in text and "1 task of higher priority has its turn first" in text
+
+
+def test_the_task_that_holds_the_lock_is_named(why, redis):
+    wait(redis, "holder", lock="customer 17")
+    take(redis, "holder", "0,lock:customer%2017=1")
+    wait(redis, "waiter", lock="customer 17")
+
+    codes, text = why("waiter")
+
+    assert codes == ["lock", "busy"]
+    assert f"Lock customer 17 is held: holder on {NODE} for 2 h 1 m.\n" in text
+
+
+def test_a_full_queue_is_said_with_who_runs(why, redis):
+    protocol.set_max_concurrency(redis, "video", 1)
+    enqueue(redis, "first-1")
+    take(redis, "first-1", "0")
+    enqueue(redis, "pending-1")
+
+    codes, text = why("pending-1")
+
+    assert codes == ["limit", "busy"]
+    assert f"Queue video may run 1 task at a time, and 1 run: first-1 on {NODE}" in text
+
+
+def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, redis):
+    wait(redis, "heavy", gpu=2, memory=8 << 30)
+
+    codes, text = why("heavy")
+
+    assert codes == ["never_fits"]
+    assert "It needs gpu=2, memory=8.0 GiB, and no listener of video has that: the most is gpu=1." in text
+    assert f"blueque-listener video --resource gpu=2 --resource memory={8 << 30}\n" in text
+
+
+def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
+    protocol.register(redis, "video", NODE.rpartition("_")[0] + "_2", "i2", {"beat_every": 10, "resources": "gpu=1"},
+                      time.time())
+    wait(redis, "holder", gpu=1)
+    take(redis, "holder", "0,gpu=1")
+    wait(redis, "waiter", gpu=1)
+
+    codes, text = why("waiter")
+
+    assert codes == ["no_room"]
+    assert "It needs gpu=1, and too little of that is free: in use: holder on" in text
+
+
+def test_a_listener_of_1_0_0_alone_cannot_take_what_has_a_priority(why, redis, cli):
+    cli.sadd(keys.listeners("audio"), "old_1")
+    wait(redis, "urgent-1", 5, "audio")
+
+    assert why("urgent-1")[0] == ["no_listener"]
+
+
+def test_what_does_not_wait_in_line_says_what_it_does_instead(why, redis, cli):
+    start(redis, "running-1")
+    protocol.schedule(redis, "video", "later-1", "1", "json", time.time() + 7230, time.time())
+    protocol.schedule(redis, "video", "late-1", "1", "json", time.time() - 300, time.time())
+    enqueue(redis, "cancelled-1")
+    protocol.cancel(redis, "video", "cancelled-1", "ada", "wrong", time.time())
+    enqueue(redis, "popped-1")
+    cli.lmove(keys.pending("video"), keys.reserved("video", NODE), "RIGHT", "LEFT")
+
+    found = {task: why(task) for task in ("running-1", "later-1", "late-1", "cancelled-1", "popped-1")}
+
+    assert {task: codes for task, (codes, _) in found.items()} == {
+        "running-1": ["running"], "later-1": ["scheduled"], "late-1": ["overdue"], "cancelled-1": ["ended"],
+        "popped-1": ["popped"],
+    }
+    assert ", in 2 h." in found["later-1"][1] and "blueque-scheduler" in found["late-1"][1]
+    assert "It was cancelled by ada: wrong." in found["cancelled-1"][1]
+
+
+def test_a_started_task_of_a_dead_listener_is_said_to_be_that(why, redis):
+    start(redis, "running-1")
+    protocol.fence(redis, "video", NODE, "i1", "0")
+
+    codes, text = why("running-1")
+
+    assert codes == ["running", "listener"]
+    assert "That listener is dead" in text
+
+
+def test_a_failed_task_says_its_error(why, redis):
+    start(redis, "failed-1")
+    protocol.fail(redis, "video", "failed-1", "secret-failed-1", NODE, "boom\nat line 3", time.time(), {"error_type": "E"})
+
+    codes, text = why("failed-1")
+
+    assert codes == ["ended"]
+    assert "It has failed (E): boom\n" in text and "blueque requeue failed-1\n" in text
+
+
+def test_why_takes_six_round_trips_however_long_the_line(client, redis):
+    for number in range(30):
+        wait(redis, f"task-{number}", number % 3, gpu=1)
+    read, count = redis.read, []
+    redis.read = lambda *commands: count.append(commands) or read(*commands)
+
+    client.get_inspector().inquire("task-3")
+
+    redis.read = read
+    assert len(count) <= 6
