@@ -107,6 +107,27 @@ def test_a_steady_trickle_is_not_held_until_it_ends(start, cli):
     assert program.wait(30) == 0
 
 
+def test_a_file_may_be_a_pipe(run, cli, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["sh", "-c", f"printf '1\n\n2' >{tmp_path}/pipe"]):
+        result = run("--lines", f"@{tmp_path}/pipe")
+
+    assert (result.returncode, result.stdout.split()) == (0, line(cli))
+    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == ["1", "2"]
+
+
+def test_two_programs_that_enqueue_the_same_keys_at_once_make_each_task_once(start, cli):
+    lines = "".join(f'{{"name": "{n}"}}\n' for n in range(2000)).encode()
+    programs = [start("--lines", "--key-field", "name") for _ in range(2)]
+    for program in programs:
+        program.stdin.write(lines)                     # 30 kB: a pipe takes that
+        program.stdin.flush()
+    said = [program.communicate(timeout=60)[0].decode().split() for program in programs]
+
+    assert said == [[task_id.id_of_key("video", str(n)) for n in range(2000)]] * 2
+    assert sorted(line(cli)) == sorted({*said[0]})
+
+
 def test_closed_standard_input_is_no_line(run, cli):
     assert run("--lines", stdin="").returncode == 0
     assert line(cli) == []

@@ -9,7 +9,8 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import IO, Any
 
 import click
 
@@ -39,8 +40,7 @@ class Lines:
         """Yield the parameters; of a file, when all of them are found good. FLUSH among them: send what there is."""
         if self._source == "-":
             return self._values(_arriving(sys.stdin.buffer))
-        lines = read_file(self._source).split(b"\n")
-        lines = lines if lines[-1] else lines[:-1]
+        lines = _FileLines(self._source)
         try:
             for _ in self._values(lines):              # first all of them, so that a bad line stops everything
                 pass
@@ -72,6 +72,21 @@ class Lines:
         if not isinstance(value, dict) or self._key_field not in value:
             raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
         require_key(value[self._key_field], f"the key in {self._key_field!r}")
+
+
+class _FileLines:
+    """The lines of @FILE, as often as wanted: read anew each time, but a pipe, which can be read only once, is kept."""
+
+    def __init__(self, source: str) -> None:
+        self._path = source[1:]
+        self._content = None if os.path.isfile(self._path) else io.BytesIO(read_file(source))
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._content is not None:
+            self._content.seek(0)
+        with open_file(f"@{self._path}") if self._content is None else nullcontext(self._content) as file:
+            for line in file:
+                yield line.removesuffix(b"\n")
 
 
 def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
@@ -153,9 +168,15 @@ def _arriving(stream: Any) -> Iterator[Any]:
 
 
 def read_file(source: str) -> bytes:
+    with open_file(source) as file:
+        return file.read()
+
+
+@contextmanager
+def open_file(source: str) -> Iterator[IO[bytes]]:
     try:
         with open(source[1:], "rb") as file:
-            return file.read()
+            yield file
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         advice = "A string that begins with @ goes through standard input, with --text -"
