@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from blueque import settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
+from blueque.config import Config
+from blueque.config import load as load_config
 from blueque.connection import Connection, Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
@@ -40,6 +43,8 @@ class Client:
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: how long, in seconds, a call tries again when Redis does not answer.
     max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
+    config: a blueque.toml, or `blueque.config.load()` for the one that is found: its address and its limit go before the
+        defaults, and tasks get what it says of their queue: retry, limits, resources.
     options: whatever else redis-py's `from_url` takes.
     """
 
@@ -50,15 +55,19 @@ class Client:
         redis: redis_py.Redis | None = None,
         patience: float = 5.0,
         max_bytes: int | None = None,
+        config: Config | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         if redis is not None and (url is not None or options):
             raise InvalidInput("give an address or a ready client, not both")
-        self._url = url if url is not None else settings.redis_url()[0]
+        known = config if isinstance(config, Config) else Config() if config is None else load_config(config)
+        said = (known.redis_url, known.path or "") if known.redis_url else None
+        self._config = known
+        self._url = url if url is not None else settings.redis_url(otherwise=said)[0]
         self._address = Address(self._url) if redis is None else None
         self._client = redis
         self._options = options
-        self.max_bytes = settings.max_bytes() if max_bytes is None else max_bytes
+        self.max_bytes = settings.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
 
     def get_queue(self, name: str, retry: Retry | Literal[False] | None = None) -> Queue:
@@ -66,7 +75,7 @@ class Client:
 
         retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
         """
-        return Queue(self._redis, require_queue_name(name), self.max_bytes, retry)
+        return Queue(self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name))
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -17,13 +16,14 @@ from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.lines import require_resources
 from blueque.retry import Retry
 from blueque.settings import parse_duration, parse_size
-from blueque.toml_lines import Path, lines_of_keys
 from blueque.values import CENTURY, require_number, require_queue_name, require_whole
 
 NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
+
+Path = tuple[str, ...]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
@@ -88,6 +88,8 @@ def find(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def parse(text: str, path: str = NAME) -> Config:
     """Return what the text says. path: how to name it in an error. Raises ConfigRefused."""
+    import tomllib  # here: most have no such file, and what a listener imports, each of its forks copies
+
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -160,6 +162,8 @@ class _Checker:
             raise self._refused(path, str(error)) from error
 
     def _refused(self, path: Path, reason: str) -> ConfigRefused:
+        from blueque.toml_lines import lines_of_keys  # here: for a mistake only
+
         lines = lines_of_keys(self._text)
         known = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ())
         return ConfigRefused(self._path, lines.get(known), f"{_shown(path)}: {reason}")

@@ -79,10 +79,17 @@ class Choices(NamedTuple):
     is_warm: bool
     is_spawned: bool
     preload: list[str]
+    of_queues: dict[str, tuple[list[float | None], str | None, dict[str, float]]]    # limits, retry, retention
+    config: str | None                                 # the blueque.toml that was read
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
-        return Defaults(Timing(*self.timing), limits, Retry.parse(self.retry))
+        own = Defaults(Timing(*self.timing), limits, Retry.parse(self.retry))
+        queues = {
+            name: own._replace(limits=Limits(*its), retry=Retry.parse(retry), retention=retention)  # type: ignore[arg-type]
+            for name, (its, retry, retention) in self.of_queues.items()
+        }
+        return own._replace(queues=queues)
 
 
 class Master:
@@ -338,10 +345,11 @@ def main() -> int:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
     log.info(
-        "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, host %s, pid %d",
+        "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
         __version__, _shown(choices), choices.handler or shlex.join(choices.command or []),
         choices.slots, "" if choices.slots == 1 else "s",
-        hide_password(choices.redis_url), choices.url_source, choices.spool, process.host_name(), os.getpid(),
+        hide_password(choices.redis_url), choices.url_source, choices.spool,
+        f"configuration {choices.config}, " if choices.config else "", process.host_name(), os.getpid(),
     )
     _warm_up(choices)
     return Master(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from blueque import limits, process, protocol
 from blueque.bulk import ManyTasks
+from blueque.config import QueueConfig
 from blueque.connection import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.inspector import Inspector
@@ -29,9 +30,17 @@ log = logging.getLogger("blueque")
 class Queue(ManyTasks):
     """A named line of tasks of one type."""
 
-    def __init__(self, redis: Redis, name: str, max_bytes: int, retry: Retry | Literal[False] | None = None) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        name: str,
+        max_bytes: int,
+        retry: Retry | Literal[False] | None = None,
+        config: QueueConfig = QueueConfig(),  # noqa: B008  # it does not change
+    ) -> None:
         self.name = name
-        self._retry = require_retry(retry)
+        self._retry = require_retry(config.retry if retry is None else retry)
+        self._limits, self._resources = config.limits, config.resources or {}
         self._redis = redis
         self._max_bytes = max_bytes
 
@@ -268,13 +277,13 @@ class Queue(ManyTasks):
         lock: str | tuple[str, int] | None,
     ) -> Options:
         policy = self._retry if retry is None else require_retry(retry)
-        options: Options = {**its_limits}
+        options: Options = {**self._limits, **its_limits}
         if policy is not None:
             options["retry"] = policy.to_text() if policy else "null"      # null: not even if the listener would
         if require_priority(priority):
             options["priority"] = priority
         name, limit = (None, 1) if lock is None else require_lock(lock)
-        needs = write_needs(require_resources(resources or {}), name, limit)
+        needs = write_needs(require_resources(self._resources if resources is None else resources), name, limit)
         return {**options, "needs": needs} if needs else options
 
     def _encode(self, parameters: Any) -> tuple[str, str | None]:

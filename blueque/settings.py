@@ -35,15 +35,16 @@ def timing(
     lease: float | None = None,
     lost_after: float | None = None,
     environ: Mapping[str, str] = os.environ,
+    otherwise: Timing = Timing(),  # noqa: B008  # it does not change
 ) -> Timing:
-    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or 10, 60 and 600 s.
+    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or `otherwise`.
 
     A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is less than three beats.
     """
     given = Timing(
-        _seconds(beat, "BLUEQUE_BEAT", BEAT, environ),
-        _seconds(lease, "BLUEQUE_LEASE", LEASE, environ),
-        _seconds(lost_after, "BLUEQUE_LOST_AFTER", LOST_AFTER, environ),
+        _seconds(beat, "BLUEQUE_BEAT", otherwise.beat, environ),
+        _seconds(lease, "BLUEQUE_LEASE", otherwise.lease, environ),
+        _seconds(lost_after, "BLUEQUE_LOST_AFTER", otherwise.lost_after, environ),
     )
     if not 0.0 < given.beat < float("inf"):
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
@@ -65,24 +66,26 @@ def _seconds(given: float | None, name: str, default: float, environ: Mapping[st
         raise InvalidInput(f"{name}: {error}") from error
 
 
-def redis_url(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
-    """Return (address, where it came from): BLUEQUE_REDIS_URL, else REDIS_URL, else the default."""
+def redis_url(environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None) -> tuple[str, str]:
+    """Return (address, where it came from): BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default."""
     for name in ("BLUEQUE_REDIS_URL", "REDIS_URL"):
         if environ.get(name):
             return environ[name], name
-    return DEFAULT_REDIS_URL, "default"
+    return otherwise or (DEFAULT_REDIS_URL, "default")
 
 
-def max_bytes(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else 1 MiB."""
+def max_bytes(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
+    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else `otherwise`, else 1 MiB."""
     text = environ.get("BLUEQUE_MAX_BYTES")
-    return parse_size(text) if text else DEFAULT_MAX_BYTES
+    return parse_size(text) if text else otherwise or DEFAULT_MAX_BYTES
 
 
-def spool(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else a place fit for the user."""
+def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None) -> str:
+    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else a place fit for the user."""
     if environ.get("BLUEQUE_SPOOL"):
         return environ["BLUEQUE_SPOOL"]
+    if otherwise:
+        return otherwise
     if os.geteuid() == 0:
         return "/var/lib/blueque/spool"
     state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")

@@ -65,7 +65,7 @@ def enqueue(
     """
     client = invocation.client()
     due = _due(eta, delay)
-    options |= {"resources": dict(map(_amount, resources)), "lock": _lock(lock) if lock is not None else None}
+    options |= {"resources": dict(map(_amount, resources)) or None, "lock": _lock(lock) if lock is not None else None}
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:

@@ -135,7 +135,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         click.echo(str(error), err=True)
         return USAGE
     if isinstance(error, BluequeError):
-        error = explain(error, invocation.address()[1])
+        error = explain(error, _origin(invocation))
     if isinstance(error, click.ClickException):
         advice: tuple[str, ...] = getattr(error, "advice", ())
         if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -151,6 +151,14 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         "This is a bug: please report it with what the same command prints when --debug is added.",
     )
     return BUG
+
+
+def _origin(invocation: Invocation) -> str:
+    """Return where the address of Redis came from."""
+    try:
+        return invocation.address()[1]
+    except Failure:                                    # its file has a mistake, and the error came before that was read
+        return "default"
 
 
 def _print_lines(*lines: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,12 +16,14 @@ from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
     DURATION,
     Invocation,
+    config_option,
     debug_option,
     limit_options,
     pass_invocation,
     redis_url_option,
     version_option,
 )
+from blueque.config import MAX_SLOTS, ON_TERM
 from blueque.errors import InvalidInput
 from blueque.limits import fields
 from blueque.lines import require_resources
@@ -29,9 +31,13 @@ from blueque.process import is_in_container
 from blueque.resources import GPU
 from blueque.retry import Retry
 from blueque.selection import NAMES, require_weight
+from blueque.settings import BEAT, LEASE, LOST_AFTER, Timing
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.config import Config
+
+KEEP = 7 * 86400.0                                     # seconds for which the files of a past attempt stay
 
 
 class _WithProgram(click.Command):
@@ -58,7 +64,7 @@ class _WithProgram(click.Command):
     "--select", type=click.Choice(NAMES),
     help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
 )
-@click.option("--slots", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many tasks at a time.")
+@click.option("--slots", type=click.IntRange(1, MAX_SLOTS), help="How many tasks at a time; else 1.")
 @click.option(
     "--resource", "resources", metavar="NAME=AMOUNT", multiple=True,
     help="What this node has for tasks that ask for some of it, such as gpu=2 or memory=64GiB; shared with other listeners "
@@ -71,16 +77,17 @@ class _WithProgram(click.Command):
 @click.option("--spawn", "is_spawned", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
 @click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in the listener, for all its forks.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
-@click.option("--keep", type=DURATION, default="7d", show_default=True, help="How long the files of a past attempt stay.")
+@click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
 @click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
 @click.option("--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s.")
 @click.option("--lost-after", type=DURATION, help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.")
 @click.option(
-    "--on-term", type=click.Choice(["leave", "drain", "stop"]),
+    "--on-term", type=click.Choice(ON_TERM),
     help="At SIGTERM: leave running tasks to their listeners, wait for them, stop them; drain in a container, else leave.",
 )
 @limit_options(grace="30s")
 @redis_url_option
+@config_option
 @debug_option
 @version_option
 @pass_invocation
@@ -91,13 +98,13 @@ def command(
     select: str | None,
     handler: str | None,
     program: list[str] | None,
-    slots: int,
+    slots: int | None,
     resources: tuple[str, ...],
     is_warm: bool | None,
     is_spawned: bool,
     preload: tuple[str, ...],
     spool: str | None,
-    keep: float,
+    keep: float | None,
     beat: float | None,
     lease: float | None,
     lost_after: float | None,
@@ -116,7 +123,7 @@ def command(
     With several queues each slot takes one task at a time from all of them together: from the first queue that has work
     (--select ordered), from each in turn (round-robin), or as a draw decides in which each has a chance in proportion to
     its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name ends in =NUMBER, add a weight
-    of 1: a=5=1.
+    of 1: a=5=1. A blueque.toml may say all this, and more of each queue; what is said here goes before it.
 
     The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
@@ -132,29 +139,59 @@ def command(
         raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
     if is_spawned and preload:
         raise click.UsageError("--preload is for forks: a fresh interpreter (--spawn) imports everything itself")
-    amounts = _amounts(resources)
-    client = invocation.client()                       # refuses a bad address; does not connect
-    names, weights, select = _chosen(client, queues, select)
+    config, client = invocation.config, invocation.client()    # refuses a bad address; does not connect
+    said = config.listener
+    amounts = _amounts(resources) or said.get("resources", {})
+    names, weights, select = _chosen(client, config, queues, select)
     url, source = invocation.address()
+    timing = Timing(said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER))
     try:
-        timing = settings.timing(beat, lease, lost_after)
-        own = fields(**limits)  # type: ignore[arg-type]  # what the options have made of them
+        timing = settings.timing(beat, lease, lost_after, otherwise=timing)
+        given = fields(**limits)  # type: ignore[arg-type]  # what the options have made of them
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
-    held_to = [own.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
-    held_to += [own["grace"], own.get("lead", 0.0)]
+    if is_warm is None:
+        is_warm = said.get("warm", GPU not in amounts)
+    if program is None and not is_spawned and not preload:
+        is_spawned, preload = said.get("spawn", False), () if said.get("spawn") else tuple(said.get("preload", ()))
+    policy = said.get("retry") if retry is None else retry
     choices = [
-        names, select, weights, slots, url, source, spool or settings.spool(), client.max_bytes, keep, handler, program,
-        held_to, timing, retry.to_text() if retry is not None else None,
-        on_term or ("drain" if is_in_container() else "leave"),
-        amounts, GPU not in amounts if is_warm is None else is_warm, is_spawned, preload,
+        names, select, weights, slots or said.get("slots", 1), url, source,
+        spool or settings.spool(otherwise=said.get("spool")), client.max_bytes,
+        said.get("keep", KEEP) if keep is None else keep, handler, program,
+        _held_to({**said.get("limits", {}), **given}), timing, policy.to_text() if policy else None,
+        on_term or said.get("on_term") or ("drain" if is_in_container() else "leave"),
+        amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given), config.path,
     ]
     _become_master(choices)
 
 
-def _chosen(client: Client, words: Sequence[str], select: str | None) -> tuple[list[str], dict[str, float], str]:
+def _of_queues(
+    config: Config, names: Sequence[str], retry: Retry | None, given: Mapping[str, int | float]
+) -> dict[str, list[object]]:
+    """Return, of each queue of which the file says something, what its tasks are held to: limits, policy, retention."""
+    found: dict[str, list[object]] = {}
+    for name in names:
+        if name in config.queues:
+            its = config.queues[name]
+            policy = next((one for one in (retry, its.retry, config.listener.get("retry")) if one is not None), None)
+            limits = {**config.listener.get("limits", {}), **its.limits, **given}
+            found[name] = [_held_to(limits), policy.to_text() if policy else None, dict(its.retention)]
+    return found
+
+
+def _held_to(limits: Mapping[str, int | float]) -> list[int | float | None]:
+    """Return the limits in the order of `Limits`."""
+    most = [limits.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
+    return [*most, limits.get("grace", settings.GRACE), limits.get("lead", 0.0)]
+
+
+def _chosen(
+    client: Client, config: Config, words: Sequence[str], select: str | None
+) -> tuple[list[str], dict[str, float], str]:
     """Return the queues, their weights, and how to choose among them."""
-    names, weights = [], {}
+    names: list[str] = []
+    weights: dict[str, float] = {}
     for word in words:
         queue, sign, number = word.rpartition("=")
         try:
@@ -170,11 +207,13 @@ def _chosen(client: Client, words: Sequence[str], select: str | None) -> tuple[l
         names.append(name)
         if sign:
             weights[name] = weight
-    select = select or ("lottery" if weights else "ordered")
+    known = {name: its for name in names if (its := config.queue(name).weight) is not None}
+    if select is None:
+        select = "lottery" if weights else config.listener.get("select") or ("lottery" if known else "ordered")
     heavy = next((name for name, weight in weights.items() if weight != 1), None)
     if select != "lottery" and heavy is not None:
         raise click.UsageError(f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery")
-    return names, weights, select
+    return names, {**known, **weights}, select
 
 
 def _amounts(words: Sequence[str]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +12,12 @@ import click
 
 from blueque import settings
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
-from blueque.errors import InvalidInput
+from blueque.errors import ConfigRefused, InvalidInput
 from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.config import Config
     from blueque.retry import Retry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -28,12 +30,26 @@ class Invocation:
     """What the options common to every verb have said; the `obj` of every click context."""
 
     url: str | None = None
+    config_file: str | None = None
     is_debug: bool = False
     is_utc: bool = False
 
+    @functools.cached_property
+    def config(self) -> Config:
+        """What blueque.toml says. A mistake in it ends the program."""
+        from blueque.config import load  # here: --help does without
+
+        try:
+            return load(self.config_file)
+        except ConfigRefused as error:
+            raise Failure(CONFIGURATION, str(error)) from error
+
     def address(self) -> tuple[str, str]:
         """Return the address of Redis and where it came from."""
-        return (self.url, "--redis-url") if self.url else settings.redis_url()
+        if self.url:
+            return self.url, "--redis-url"
+        said = (self.config.redis_url, self.config.path or "") if self.config.redis_url else None
+        return settings.redis_url(otherwise=said)
 
     def client(self, patience: float = 0.0) -> Client:
         """Return a client for the address.
@@ -44,11 +60,11 @@ class Invocation:
 
         url, origin = self.address()
         try:
-            max_bytes = settings.max_bytes()
+            max_bytes = settings.max_bytes(otherwise=self.config.max_bytes)
         except InvalidInput as error:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
-            return Client(url, patience=patience, max_bytes=max_bytes)
+            return Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
         except InvalidInput as error:
             raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
 
@@ -138,6 +154,14 @@ def redis_url_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def config_option(command: Decorated) -> Decorated:
+    """Add --config."""
+    return click.option(
+        "--config", metavar="FILE", expose_value=False, callback=_remember("config_file"),
+        help="A blueque.toml; else BLUEQUE_CONFIG, ./blueque.toml, ~/.config/blueque, /etc/blueque.",
+    )(command)
+
+
 def debug_option(command: Decorated) -> Decorated:
     """Add --debug."""
     return click.option(
@@ -154,7 +178,7 @@ def utc_option(command: Decorated) -> Decorated:
 
 def shared_options(command: Decorated) -> Decorated:
     """Add what every verb of `blueque` takes, before and after its name."""
-    return redis_url_option(debug_option(utc_option(command)))
+    return redis_url_option(config_option(debug_option(utc_option(command))))
 
 
 def json_option(command: Decorated) -> Decorated:
@@ -172,7 +196,7 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
 
     As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead: None when not given, all but the first
     fit for `limits.fields`.
-    grace: the default of --grace, if it is to have one.
+    grace: what the help says of its default.
     """
     options = [
         click.option("--retry", type=POLICY, metavar="N|JSON", help="Run again what fails: so many times, or by a policy."),
@@ -180,8 +204,8 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
         click.option("--stall-limit", type=DURATION, metavar="DURATION", help="End a task without progress for so long."),
         click.option("--memory-limit", type=SIZE, metavar="SIZE", help="End a task whose processes take more: 8GiB."),
         click.option(
-            "--grace", type=DURATION, metavar="DURATION", default=grace, show_default=grace is not None,
-            help="Between SIGTERM and SIGKILL for a task.",
+            "--grace", type=DURATION, metavar="DURATION",
+            help="Between SIGTERM and SIGKILL for a task" + (f"; else {grace}." if grace else "."),
         ),
         click.option(
             "--lead", type=DURATION, metavar="DURATION",

@@ -5,11 +5,19 @@ from __future__ import annotations
 import click
 
 from blueque.cli.exits import run
-from blueque.cli.options import Invocation, debug_option, pass_invocation, redis_url_option, version_option
+from blueque.cli.options import (
+    Invocation,
+    config_option,
+    debug_option,
+    pass_invocation,
+    redis_url_option,
+    version_option,
+)
 
 
 @click.command()
 @redis_url_option
+@config_option
 @debug_option
 @version_option
 @pass_invocation
