@@ -150,7 +150,7 @@ def redis_url_option(command: Decorated) -> Decorated:
     """Add --redis-url."""
     return click.option(
         "--redis-url", metavar="URL", expose_value=False, callback=_remember("url"),
-        help="Where Redis is; else BLUEQUE_REDIS_URL, REDIS_URL, redis://localhost:6379/0.",
+        help="Redis; else BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
     )(command)
 
 
@@ -158,7 +158,7 @@ def config_option(command: Decorated) -> Decorated:
     """Add --config."""
     return click.option(
         "--config", metavar="FILE", expose_value=False, callback=_remember("config_file"),
-        help="A blueque.toml; else BLUEQUE_CONFIG, ./blueque.toml, ~/.config/blueque, /etc/blueque.",
+        help="A blueque.toml, if not the usual one.",
     )(command)
 
 
