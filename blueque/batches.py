@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ class Plan(NamedTuple):
     options: the fields that all the tasks have. size: how many make a batch.
     keys, priorities, etas: what each task has of its own: an iterable of the same length, a function of the parameters,
     or the name of a field of parameters that are dicts.
-    keep: for how many seconds a key counts when its task was deleted. mark: of this call, random.
+    keep: for how many seconds a key counts when its task was deleted.
     """
 
     queue: str
@@ -44,7 +45,6 @@ class Plan(NamedTuple):
     priorities: Column | None = None
     etas: Column | None = None
     keep: int = 0
-    mark: str = ""
 
 
 class Made(NamedTuple):
@@ -160,7 +160,8 @@ class Batches:
         if etas is not None:
             etas = [eta if eta >= now else None for eta in etas]
         tasks = self._take_ids(its_keys, len(rows))
-        new = NewTasks(tasks, parameters, priorities, etas, its_keys, self._plan.keep, self._plan.mark)
+        # A mark for each batch: a key that comes again in a later one must not look like our own success.
+        new = NewTasks(tasks, parameters, priorities, etas, its_keys, self._plan.keep, os.urandom(8).hex())
         batch = Batch(self._plan.queue, new if its_keys is None else _once(new), now, self._plan.options)
         return _Part(self._number - 1, first, batch, tasks, is_last, time.monotonic() - began)
 

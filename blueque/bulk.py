@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack
@@ -131,7 +130,7 @@ class ManyTasks:
         options = self._options(retry, limits.fields(**its_limits), priority, resources, lock)
         plan = Plan(
             self.name, self._max_bytes, options, require_whole(batch, "batch", 1, MAX_BATCH), keys, priorities, etas,
-            require_keep(keep), os.urandom(8).hex(),
+            require_keep(keep),
         )
         return Batches(self._redis, plan, iterable)
 

@@ -401,6 +401,13 @@ def test_a_key_that_is_known_makes_no_second_task(queue, cli):
     assert parameters(cli) == [{"k": "a"}, {"k": "b"}, {"k": "c"}]
 
 
+def test_a_key_that_comes_again_in_a_later_batch_is_not_new(queue, cli):
+    batches = [*queue.enqueue_iter(["a", "b", "b", "a", "c"], keys=str, batch=2)]
+
+    assert [[task.is_new for task in ids] for ids in batches] == [[True, True], [False, False], [True]]
+    assert len(line(cli)) == 3
+
+
 def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
     list(queue.enqueue_iter(["b"], keys=str))
     (ids,) = queue.enqueue_iter(["a", "b", "a", "c"], keys=str)

@@ -28,7 +28,7 @@ class NewTasks(NamedTuple):
     ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
     priorities: those of the options if left out. etas: when each is due; None: it is put in line.
     keys: if they have some, with what has to be known besides: how many seconds each counts when its task is deleted, and
-    a random mark of this call.
+    a random mark of this batch.
     """
 
     ids: Sequence[bytes]
