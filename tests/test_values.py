@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import time
@@ -10,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from blueque import Client, InvalidInput, InvalidType, TooLarge, settings
-from blueque.values import require_text_keys
+from blueque.values import encode, quick_encoder, require_text_keys
 
 VALUES = [
     "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",
@@ -323,3 +324,45 @@ def test_json_is_what_other_languages_read_too(queue, cli):
     value = {"ä": [1, 2.5, None, True]}
 
     assert json.loads(cli.hget(f"blueque_task_{queue.enqueue(value)}", "parameters")) == value
+
+
+class Words(str):
+    pass
+
+
+class Fields(dict[str, int]):
+    def items(self):
+        return [("other", 1)]
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+ODD = [
+    "x" * 40, "x" * 41, "ä" * 21, {"a": "x" * 40}, Words("words"), {Words("key"): Words("value")}, Fields(a=1), Level.HIGH,
+    {"a": Level.HIGH}, {1: 2}, {"a": {2: 3}}, [({None: 1},)], {"a": DEEP}, {"\u2028": "\x7f\x1b"}, (1, (2, {"b": None})),
+]
+
+
+def outcome(call):
+    try:
+        return call()
+    except InvalidInput as error:
+        return type(error), str(error)
+
+
+def slowly(value):
+    text, encoding = encode(value, "parameters", 40)
+    if encoding is not None:
+        require_text_keys(value, "parameters")
+    return text.encode(), encoding == "json"
+
+
+@pytest.mark.parametrize("place", range(len(VALUES) + len(REFUSED) + len(ODD)))
+def test_the_quick_encoder_gives_and_refuses_what_encode_does(place):
+    value = [*VALUES, *[value for value, _ in REFUSED.values()], *ODD][place]
+    quick = quick_encoder("parameters", 40)
+
+    assert outcome(lambda: quick(value)) == outcome(lambda: slowly(value))
+    assert quick({"again": 1}) == (b'{"again":1}', True)
