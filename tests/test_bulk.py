@@ -25,6 +25,7 @@ from blueque import (
     RedisRefused,
     Retry,
     TooLarge,
+    batches,
     keys,
     protocol,
     task_id,
@@ -343,11 +344,11 @@ def test_an_error_says_which_batch_and_what_is_certain(away, proxy, cli, fault, 
 
 def test_a_batch_that_redis_has_never_got_is_certainly_not_there(url, proxy, cli, queue):
     client = Client(proxy.url, patience=0)
-    batches = client.get_queue("video").enqueue_iter(iter(range(12)), batch=3)
+    steps = client.get_queue("video").enqueue_iter(iter(range(12)), batch=3)
     proxy.arm(Fault.CUT_BEFORE, 1, having=b"WATCH")                # the look of the first
 
     with pytest.raises(BatchFailed) as failed:
-        next(batches)
+        next(steps)
 
     assert (failed.value.is_unknown, failed.value.done) == (False, 0)
     assert type(failed.value.__cause__) is RedisAway
@@ -357,11 +358,11 @@ def test_a_batch_that_redis_has_never_got_is_certainly_not_there(url, proxy, cli
 def test_a_server_without_memory_refuses_a_batch_and_nothing_of_it_is_there(own_server):
     queue = Client(own_server.url).get_queue("video")
     with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
-        batches = queue.enqueue_iter(range(12), batch=3)
-        next(batches)
+        steps = queue.enqueue_iter(range(12), batch=3)
+        next(steps)
         cli.config_set("maxmemory", "1mb")
         with pytest.raises(BatchFailed, match="OOM") as failed:
-            list(batches)
+            list(steps)
         cli.config_set("maxmemory", "0")
 
         assert (failed.value.is_unknown, type(failed.value.__cause__)) == (False, RedisRefused)
@@ -402,9 +403,9 @@ def test_a_key_that_is_known_makes_no_second_task(queue, cli):
 
 
 def test_a_key_that_comes_again_in_a_later_batch_is_not_new(queue, cli):
-    batches = [*queue.enqueue_iter(["a", "b", "b", "a", "c"], keys=str, batch=2)]
+    steps = [*queue.enqueue_iter(["a", "b", "b", "a", "c"], keys=str, batch=2)]
 
-    assert [[task.is_new for task in ids] for ids in batches] == [[True, True], [False, False], [True]]
+    assert [[task.is_new for task in ids] for ids in steps] == [[True, True], [False, False], [True]]
     assert len(line(cli)) == 3
 
 
@@ -466,6 +467,7 @@ def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch
         return receive(self, replies)
 
     monkeypatch.setattr(SocketConnection, "receive", watched)
+    monkeypatch.setattr(batches, "SLOW", 60.0)         # however busy this machine is
     queue.enqueue_many((pulled.append(number) or number for number in range(12)), batch=3)
 
     # The look at the first, and then the answer to each batch, and with it the look at the next one.

@@ -145,10 +145,11 @@ def test_a_reader_that_goes_away_is_told_how_far_it_got(start, cli):
     assert stderr == "10 enqueued, then it stopped: nobody reads the ids any more\n"
 
 
-def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(run, proxy, cli):
+def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(run, proxy, cli, tmp_path):
+    (tmp_path / "lines").write_text("x\n" * 1500)
     proxy.arm(Fault.CUT_AFTER, 1, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")
 
-    result = run("--lines", "--text", stdin="x\n" * 1500, BLUEQUE_REDIS_URL=proxy.url)
+    result = run("--lines", "--text", f"@{tmp_path}/lines", BLUEQUE_REDIS_URL=proxy.url)
 
     first, second, third = result.stderr.splitlines()
     assert (result.returncode, result.stdout, len(line(cli))) == (69, "", 1000)
