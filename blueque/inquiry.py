@@ -11,18 +11,11 @@ from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes
 from blueque.task import Task, load
+from blueque.waiting import Pause, pause_of
 
 FARTHEST = 10_000                                      # from the front of its line a task is looked for
 MAX_LINES = 1000                                       # of the highest priority that are counted
 MAX_HOLDERS = 100                                      # of a lock, or of the places of a queue, that are looked at
-
-
-class Pause(NamedTuple):
-    """Since when a queue is paused, None if nobody knows; by whom and why."""
-
-    since: float | None
-    by: str | None = None
-    reason: str | None = None
 
 
 class Inquiry(NamedTuple):
@@ -97,16 +90,6 @@ def _settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
     (paused, by, reason, limit), counted, started = replies
     most = int(limit) if limit is not None and limit.isdecimal() else None
     return pause_of(paused, by, reason), Room(most, max(counted, started))
-
-
-def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | None:
-    """Return the pause that the settings of a queue tell of."""
-    if paused is None:
-        return None
-    try:
-        return Pause(float(paused), by, reason)
-    except ValueError:                                 # by another program's grace
-        return Pause(None, by, reason)
 
 
 def _count_others(redis: Redis, queue: str, line: str, lines: Sequence[Any]) -> tuple[int, int]:

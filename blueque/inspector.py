@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from blueque import inquiry, keys, line_up, survey
 from blueque.connection import Redis, as_hash
 from blueque.errors import RedisRefused
-from blueque.inquiry import Inquiry, Pause
+from blueque.inquiry import Inquiry
 from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
 from blueque.places import Place
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
+from blueque.waiting import Pause, pause_of
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
@@ -59,7 +60,7 @@ class Inspector:
     def paused(self, queue: str) -> Pause | None:
         """Return since when a queue is paused, by whom and why; None: it is not."""
         (found,) = self._redis.read(("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason"))
-        return inquiry.pause_of(*found)
+        return pause_of(*found)
 
     def heads(self, queue: str) -> Iterator[Head]:
         """Yield the lines of the queue that have work, in the order in which they should be tried."""
@@ -188,13 +189,17 @@ class Inspector:
         return facts.get("redis_version")
 
     def overview(self) -> Overview:
-        """Return the state of everything: four round trips, whatever the number of queues."""
+        """Return the state of everything: four round trips, whatever the number of queues.
+
+        Of the lines of a queue the 10,000 of the highest priority are counted.
+        """
         return survey.overview(self._redis)
 
     def listing(self, queues: Sequence[str], statuses: Sequence[str], limit: int) -> Listing:
         """Return at most `limit` tasks of these queues and statuses, in the order of `survey.STATUSES`: three round trips.
 
-        Within a status: the longest in it first, of scheduled ones the next due, of finished ones the newest.
+        Within a status: the longest in it first, of pending ones the next to have their turn, of scheduled ones the next
+        due, of finished ones the newest. Of each queue it looks at 100 lines besides the default one.
         """
         return survey.listing(self._redis, queues, statuses, limit)
 
@@ -206,7 +211,7 @@ class Inspector:
         """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.
 
         A prefix of less than 4 characters is only taken for a whole id. Looks through the newest 10,000 tasks of each
-        queue and 1,000 at each end of its lists: two round trips for 20 queues.
+        queue, 1,000 at each end of its lists and the next 100 of 100 lines: two round trips for 20 queues.
         """
         return survey.find(self._redis, prefix)
 

@@ -9,6 +9,7 @@ from blueque import keys
 from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of, write_needs
 from blueque.picture import Finding, LineSeen, Picture
 from blueque.places import Place
+from blueque.waiting import lacking
 
 _PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
 
@@ -76,14 +77,6 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
         sentence += f"{write_needs(dict(needs.resources))}. The most {lack} that one has is {most}"
         sentence += f", {best}." if most else "."
         yield found("stuck", key, sentence, None, seen.first)
-
-
-def lacking(needs: Needs, nodes: list[dict[str, int]]) -> str | None:
-    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None: one has enough."""
-    if any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
-        return None
-    short = [name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)]
-    return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together
 
 
 def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_work: bool) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from blueque.errors import InvalidInput
 MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
 MAX_HELD = 100                                         # read of a listener's own list, which mostly holds one
 
+LOOKS_AT_LINES = ("up", "unattended")                  # states of a listener that takes tasks, from any line
+
 _RANDOM_PART = re.compile("-[0-9a-f]{6}$")             # of a host, in the id of a listener whose own id another had
 
 
@@ -60,19 +62,26 @@ def ask_members(queue: str) -> list[Command]:
 
 def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list[Node]:
     """Return the listeners that are registered, beat, or run something, by queue and name."""
+    return read_nodes_and(redis, members, now, [])[0]
+
+
+def read_nodes_and(
+    redis: Redis, members: Mapping[str, Members], now: float, more: Sequence[Command]
+) -> tuple[list[Node], list[Any]]:
+    """Return the same, and the replies to other questions, in one round trip."""
     beats = {queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True)) for queue, one in members.items()}
     pairs = sorted(
         (queue, node)
         for queue, one in members.items()
         for node in {*one.listeners, *beats[queue], *(running[0] for running in _parse(one.started))}
     )
-    replies = read_groups(redis, [
-        [
+    others, *replies = read_groups(redis, [
+        more,
+        *[[
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
             ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
              "resources"),
-        ]
-        for queue, node in pairs
+        ] for queue, node in pairs],
     ])
     found = []
     for (queue, node), (held, known) in zip(pairs, replies, strict=True):
@@ -81,7 +90,7 @@ def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
         found.append(Node(node, queue, state, seen, tuple(held), order, order_by, boot, resources))
-    return found
+    return found, others
 
 
 def started_ids(started: Iterable[str]) -> list[str]:

@@ -12,9 +12,24 @@ from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Redis
-from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, started_ids
+from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
 from blueque.places import FINISHED
 from blueque.task import Task
+from blueque.waiting import (
+    MAX_HEADS,
+    Misfit,
+    Pause,
+    Waits,
+    ask_ids,
+    ask_lengths,
+    ask_names,
+    in_turn,
+    misfits,
+    pause_of,
+    take_ids,
+    take_lengths,
+    with_default,
+)
 
 STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled", "complete")
 SHOWN = (
@@ -38,6 +53,8 @@ class Line(NamedTuple):
 
     overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago.
     lost, poison: ids of failed tasks with that error type, a day old at most, among the newest MAX_FAILED.
+    pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
+    misfits: the lines of which no listener of the queue could ever run a task, though it has some.
     """
 
     queue: str
@@ -48,12 +65,16 @@ class Line(NamedTuple):
     complete: int
     failed: int
     cancelled: int
-    oldest: float | None                               # how long the next in line has been pending, in seconds
+    oldest: float | None                               # how long one that is next in its line has been pending, at most
     listeners: int
     overdue: int = 0
     overdue_for: float | None = None
     lost: tuple[str, ...] = ()
     poison: tuple[str, ...] = ()
+    pause: Pause | None = None
+    max_concurrency: int | None = None
+    running: int = 0
+    misfits: tuple[Misfit, ...] = ()
 
 
 class Overview(NamedTuple):
@@ -87,6 +108,9 @@ class _Known(NamedTuple):
     next_due: Sequence[str] = ()                       # task, eta
     overdue: int = 0
     newest_failed: Sequence[str] = ()
+    names: Sequence[str] = ()                          # of its lines besides the default one
+    settings: Sequence[str | None] = ()
+    counted: int = 0
 
 
 def overview(redis: Redis) -> Overview:
@@ -95,34 +119,40 @@ def overview(redis: Redis) -> Overview:
     now, queues = to_seconds(time), sorted(names)
     replies = read_groups(redis, [ask_members(queue) + _ask_counts(queue, now) for queue in queues])
     known = {queue: _Known(Members(*reply[:3]), *reply[3:]) for queue, reply in zip(queues, replies, strict=True)}
-    nodes = read_nodes(redis, {queue: one.members for queue, one in known.items()}, now)
+    names = {queue: one.names for queue, one in known.items()}
+    nodes, lengths = read_nodes_and(redis, {queue: one.members for queue, one in known.items()}, now, ask_lengths(names))
+    waits = take_lengths(names, lengths)
     held: dict[str, set[str]] = {queue: set() for queue in queues}
     for node in nodes:
         held[node.queue].update(node.held)
     started = {task_id for one in known.values() for task_id in started_ids(one.members.started)}
     named = chain.from_iterable([*one.head, *one.newest_failed] for one in known.values())
-    tasks = shown(redis, chain(*held.values(), named, sorted(started)))
-    lines = [_line(queue, known[queue], held[queue], tasks, now) for queue in queues]
+    heads = (line.first for some in waits.values() for line in some[:MAX_HEADS])
+    tasks = shown(redis, chain(*held.values(), named, sorted(started), heads))
+    own = {queue: [node for node in nodes if node.queue == queue] for queue in queues}
+    lines = [_line(queue, known[queue], waits[queue], own[queue], held[queue], tasks, now) for queue in queues]
     running = [tasks[task_id] for task_id in sorted(started) if tasks[task_id].status == "started"]
     return Overview(now, lines, _in_order(running), nodes)
 
 
 def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int) -> Listing:
     """See Inspector.listing."""
-    asked = [ask_members(queue) + _ask_lists(queue, statuses, limit + 1) for queue in queues]
+    asked = [[*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_lists(queue, statuses, limit + 1)] for queue in queues]
     (time,), *replies = read_groups(redis, [[("TIME",)], *asked])
     now = to_seconds(time)
     known = {queue: Members(*reply[:3]) for queue, reply in zip(queues, replies, strict=True)}
-    if "pending" in statuses:
-        for reply in replies:
-            reply[3].reverse()                         # the next in line stands at the end
-    ids = [reply[n] for reply in replies for n in range(3, len(reply))]
+    names = with_default({queue: reply[3] for queue, reply in zip(queues, replies, strict=True)})
+    ids = [reply[n] for reply in replies for n in range(4, len(reply))]
+    waiting: dict[tuple[str, str], list[str]] = {}
     if not {"started", "reserved", "pending"}.isdisjoint(statuses):
         # A pending task may be in a listener's own list: the listener died between pop and reserve.
-        ids += [node.held for node in read_nodes(redis, known, now)]
+        nodes, lines = read_nodes_and(redis, known, now, ask_ids(names, limit + 1) if "pending" in statuses else [])
+        waiting = take_ids(names, lines) if "pending" in statuses else {}
+        ids += [node.held for node in nodes]
         ids += [started_ids(one.started) for one in known.values()]
-    tasks = shown(redis, chain.from_iterable(ids))
-    found = _in_order(task for task in tasks.values() if task.status in statuses and task.queue in known)
+    tasks = shown(redis, chain.from_iterable([*ids, *waiting.values()]))
+    turns = in_turn({line: [tasks[task_id] for task_id in some] for line, some in waiting.items()})
+    found = _in_order([task for task in tasks.values() if task.status in statuses and task.queue in known], turns)
     return Listing(now, found[:limit], len(found) > limit)
 
 
@@ -143,11 +173,14 @@ def find(redis: Redis, prefix: str) -> list[str]:
     found: set[str] = set()
     for first in range(0, len(names), QUEUES_AT_ONCE):
         some = names[first : first + QUEUES_AT_ONCE]
-        replies = read_groups(redis, [ask_members(queue) + _ask_ids(queue) for queue in some])
+        asked = [[*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in some]
+        replies = read_groups(redis, asked)
         known = {queue: Members(*reply[:3]) for queue, reply in zip(some, replies, strict=True)}
-        held = (node.held for node in read_nodes(redis, known, 0.0))
+        lines = {queue: reply[3] for queue, reply in zip(some, replies, strict=True)}
+        nodes, next_ids = read_nodes_and(redis, known, 0.0, ask_ids(lines, MAX_HEADS))
+        held = (node.held for node in nodes)
         started = (started_ids(one.started) for one in known.values())
-        ids = chain(*held, *started, *chain.from_iterable(reply[3:] for reply in replies))
+        ids = chain(*held, *started, *next_ids, *chain.from_iterable(reply[4:] for reply in replies))
         found.update(task_id for task_id in ids if task_id.startswith(prefix))
     # The index and the lists may still name what 1.0.0 has deleted.
     some_found = sorted(found)[: 10 * MAX_FOUND]
@@ -183,12 +216,14 @@ def _ask_counts(queue: str, now: float) -> list[Command]:
         ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
         ("LRANGE", keys.failed(queue), 0, MAX_FAILED - 1),
+        ask_names(queue),
+        ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
+        ("SCARD", keys.counted(queue)),
     ]
 
 
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
     commands: dict[str, Command] = {
-        "pending": ("LRANGE", keys.pending(queue), -count, -1),
         "scheduled": ("ZRANGE", keys.scheduled(queue), 0, count - 1),
         "failed": ("LRANGE", keys.failed(queue), 0, count - 1),
         "cancelled": ("LRANGE", keys.cancelled(queue), 0, count - 1),
@@ -220,14 +255,24 @@ def shown(redis: Redis, ids: Iterable[str]) -> dict[str, Task]:
     }
 
 
-def _line(queue: str, known: _Known, held: Iterable[str], tasks: Mapping[str, Task], now: float) -> Line:
+def _line(
+    queue: str,
+    known: _Known,
+    waits: Sequence[Waits],
+    nodes: Sequence[Node],
+    held: Iterable[str],
+    tasks: Mapping[str, Task],
+    now: float,
+) -> Line:
     running = sum(tasks[task_id].status == "started" for task_id in started_ids(known.members.started))
     waiting = [tasks[task_id] for task_id in reversed(known.head) if tasks[task_id].status == "pending"]
-    since = entered(waiting[0]) if waiting else None
+    firsts = [*waiting[:1], *(tasks[line.first] for line in waits[:MAX_HEADS] if tasks[line.first].status == "pending")]
+    since = min((moment for moment in map(entered, firsts) if moment is not None), default=None)
+    *pause, limit = known.settings
     return Line(
         queue,
         scheduled=known.scheduled,
-        pending=known.pending,
+        pending=known.pending + sum(line.length for line in waits),
         reserved=sum(tasks[task_id].status == "reserved" for task_id in held),
         started=running + max(known.started_count - len(known.members.started), 0),
         complete=known.complete,
@@ -239,6 +284,10 @@ def _line(queue: str, known: _Known, held: Iterable[str], tasks: Mapping[str, Ta
         overdue_for=now - float(known.next_due[1]) if known.overdue and known.next_due else None,
         lost=_failed_with("lost", known, tasks, now),
         poison=_failed_with("poison", known, tasks, now),
+        pause=pause_of(*pause),
+        max_concurrency=int(limit) if limit is not None and limit.isdecimal() else None,
+        running=max(known.counted, known.started_count),
+        misfits=misfits(waits, nodes),
     )
 
 
@@ -249,8 +298,13 @@ def _failed_with(error_type: str, known: _Known, tasks: Mapping[str, Task], now:
     return tuple(task.id for task in of_type if now - (entered(task) or 0.0) <= DAY)
 
 
-def _in_order(tasks: Iterable[Task]) -> list[Task]:
+def _in_order(tasks: Iterable[Task], turns: Iterable[Task] = ()) -> list[Task]:
+    """Sort tasks by status, and within one as `Inspector.listing` says; turns: the pending ones, the next at first."""
+    ranks = {task.id: rank for rank, task in enumerate(turns)}
+
     def key(task: Task) -> tuple[int, float]:
+        if task.status == "pending":                   # one that is in no line has been taken from it
+            return STATUSES.index("pending"), ranks.get(task.id, -1)
         time = entered(task) or 0.0                    # the same for a whole bulk: the sort keeps the order of the list
         return STATUSES.index(task.status or ""), -time if task.status in FINISHED else time
 

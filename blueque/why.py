@@ -10,7 +10,7 @@ from blueque.cli import show
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
-from blueque.nodes import Node
+from blueque.nodes import LOOKS_AT_LINES, Node
 from blueque.places import FINISHED, HELD
 from blueque.survey import OVERDUE, entered
 from blueque.task import Task
@@ -18,7 +18,6 @@ from blueque.task import Task
 MOST_NAMES = 3                                         # of tasks or listeners in one sentence
 
 _TAKES = ("up", "unattended", "1.0.0")                 # states of a listener that takes tasks
-_LOOKS_AT_LINES = ("up", "unattended")
 
 
 class Reason(NamedTuple):
@@ -162,7 +161,7 @@ def _listeners(its: Inquiry) -> Iterator[Reason]:
     if not takers:
         yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", f"blueque-listener {_name(its)}")
         return
-    if its.line != "0" and not [node for node in takers if node.state in _LOOKS_AT_LINES]:
+    if its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
         what = "priorities" if its.needs == Needs() else "what a task needs"
         yield Reason("no_listener", f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.",
                      f"blueque-listener {_name(its)}")
@@ -181,7 +180,7 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
     if its.needs is None:
         yield Reason("senseless", "Nobody understands what it needs, so nobody takes it.", f"blueque cancel {its.task.id}")
         return
-    nodes = [node for node in its.nodes if node.state in _LOOKS_AT_LINES]
+    nodes = [node for node in its.nodes if node.state in LOOKS_AT_LINES]
     if not its.needs.resources or not nodes:
         return
     wanted = _in_words(its.needs.resources)
@@ -208,7 +207,7 @@ def _able(its: Inquiry) -> list[Node]:
     needs = its.needs.resources if its.needs is not None else ()
     return [
         node for node in its.nodes
-        if node.state in _LOOKS_AT_LINES and all(_has(node).get(name, 0) >= amount for name, amount in needs)
+        if node.state in LOOKS_AT_LINES and all(_has(node).get(name, 0) >= amount for name, amount in needs)
     ]
 
 

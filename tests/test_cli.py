@@ -403,6 +403,36 @@ def test_status_points_at_tasks_that_were_lost_with_the_command_that_runs_them_a
 
 
 @pytest.mark.usefixtures("listener")
+def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgotten(run, redis, listener):
+    enqueue(redis, "t-pending")
+    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": "gpu=2"})
+    protocol.set_max_concurrency(redis, "video", 0)
+    protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
+
+    lines, as_json = run("status").stdout.splitlines(), json.loads(run("status", "--json").stdout)
+
+    assert "! video: paused for 2 h by ada: deploy, and 2 pending" in lines
+    assert "  blueque resume video" in lines
+    assert "! video: 2 pending, and 0 may run" in lines
+    assert "! video: 1 pending task needs gpu=2, which no listener has" in lines
+    assert "  blueque why t-heavy" in lines
+    assert [line.split() for line in lines if "MAY RUN" in line] == [["QUEUE", "MAY", "RUN", "RUN", "PAUSED"]]
+    assert ["video", "0", "0", "for", "2", "h", "by", "ada:", "deploy"] in [line.split() for line in lines]
+    (queue,) = as_json["queues"]
+    assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_concurrency"]) == (2, True, "ada", 0)
+    assert queue["misfits"] == [{"line": "0,gpu=2", "tasks": 1, "needs": "gpu=2", "first": "t-heavy"}]
+
+
+def test_a_short_pause_is_shown_and_not_pointed_at(run, redis, listener):
+    enqueue(redis, "t-pending")
+    protocol.pause(redis, "video", "ada", None, time.time() - 60)
+
+    text = run("status").stdout
+
+    assert "!" not in text
+    assert re.search(r"^video +- +0 +for 1 m by ada$", text, re.MULTILINE)
+
+
 def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_queue(run, redis):
     for task in ("lost-1", "lost-2"):
         enqueue(redis, task, "two words")
@@ -511,6 +541,16 @@ def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
     (line,) = run("ls", "--state", fields["status"]).stdout.splitlines()[1:]
 
     assert re.search(rf" {NODE} +{note}$", line)
+
+
+def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis):
+    enqueue(redis, "t-plain")
+    protocol.enqueue(redis, "video", "t-urgent", "1", "json", time.time(), {"priority": 5, "needs": "gpu=1"})
+
+    first, second = run("ls").stdout.splitlines()[1:]
+
+    assert first.startswith("t-urgent") and first.endswith("priority 5, needs gpu=1")
+    assert second.startswith("t-plain")
 
 
 @pytest.mark.parametrize(
@@ -631,6 +671,10 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
          r"limits +time 2 h, stall 1 m 30 s, memory 8\.0 GiB, grace 0\.0 s, lead 0\.5 s"),
         ({"memory_peak": "12345678901", "cpu_seconds": "3600.5", "leaked": "2"},
          r"used +memory 11\.5 GiB at most, CPU 1 h, processes that outlived it and were ended: 2"),
+        ({"priority": "-5"}, "priority +-5"),
+        ({"needs": "gpu=1,memory=8589934592,lock:a%20b=3"}, r"needs +gpu 1, memory 8\.0 GiB, lock a b, which 3 may hold"),
+        ({"needs": "gpus"}, r"needs +gpus  \(not understood: nobody takes it\)"),
+        ({"status": "started", "lock": "a b", "devices": "gpu=0"}, "devices +gpu=0\nlock +holds a b"),
         ({"progress": "50 %", "progress_at": "HOUR_AGO"}, r"progress +50 %  \(1 h ago\)"),
         ({"status": "started", "cancel": "HOUR_AGO", "cancelled_by": "ada", "cancel_reason": "bad input"},
          "cancel +asked for 1 h ago, by ada: bad input"),

@@ -7,7 +7,7 @@ import time
 import pytest
 from faults import FaultProxy
 
-from blueque import Client, protocol
+from blueque import Client, keys, protocol
 from blueque.inspector import Inspector
 from blueque.survey import STATUSES
 
@@ -85,7 +85,7 @@ def test_the_overview_counts_each_status(redis, inspector):
 
     (line,) = inspector.overview().lines
 
-    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), ())
+    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, ())
 
 
 def test_the_overview_of_an_empty_redis_is_empty(inspector):
@@ -105,6 +105,30 @@ def test_the_overview_takes_four_round_trips_whatever_the_number_of_queues(redis
     overview = client.get_inspector().overview()
 
     assert (len(overview.lines), len(overview.running), proxy.writes) == (queues, queues, 4)
+
+
+def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_nobody(redis, inspector):
+    register(redis)
+    enqueue(redis, "plain")
+    protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
+    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"priority": 5, "needs": "gpu=2,lock:a=1"})
+    protocol.set_max_concurrency(redis, "video", 7)
+    protocol.pause(redis, "video", "ada", "deploy", 3000.0)
+
+    overview = inspector.overview()
+
+    (line,) = overview.lines
+    assert (line.pending, line.pause, line.max_concurrency) == (3, (3000.0, "ada", "deploy"), 7)
+    assert line.oldest == pytest.approx(overview.now - 900.0)
+    assert line.misfits == (("5,gpu=2,lock:a=1", 1, "gpu=2", "heavy"),)
+
+
+def test_a_line_that_a_listener_of_the_queue_can_run_is_no_misfit(redis, inspector):
+    register(redis)
+    protocol.register(redis, "video", "gpu_1", "i9", {"beat_every": 10, "resources": "gpu=2"}, time.time())
+    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
+
+    assert inspector.overview().lines[0].misfits == ()
 
 
 def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, inspector):
@@ -244,7 +268,7 @@ def test_a_listener_that_is_registered_nowhere_but_runs_a_task_is_gone(redis, cl
 
     (node,) = inspector.overview().nodes
 
-    assert node == (NODE, "video", "gone", None, ("t1",), None, None, None)
+    assert node == (NODE, "video", "gone", None, ("t1",), None, None, None, None)
 
 
 @pytest.mark.parametrize("queues", [1, 60])
@@ -298,6 +322,29 @@ def test_tasks_of_one_bulk_are_listed_in_the_order_in_which_they_will_run(redis,
         enqueue(redis, f"t{n}", now=1000.0)
 
     assert listed(inspector, "pending") == ["t3", "t1", "t2"]
+
+
+def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
+    def add(task, created, **options):
+        protocol.enqueue(redis, "video", task, "{}", "json", created, options)
+
+    for number, created in enumerate((10.0, 30.0, 50.0)):
+        add(f"plain{number}", created)
+    add("low", 1.0, priority=-5)
+    add("high", 60.0, priority=5)
+    add("needy0", 20.0, needs="gpu=1")
+    add("needy1", 40.0, needs="gpu=1")
+    protocol.put_first(redis, "video", "plain2", 70.0)
+
+    assert listed(inspector, "pending") == ["high", "needy0", "needy1", "plain2", "plain0", "plain1", "low"]
+    assert listed(inspector, "pending", limit=2) == ["high", "needy0"]
+
+
+def test_a_task_in_another_line_is_found_by_the_beginning_of_its_id(redis, cli, inspector):
+    protocol.enqueue(redis, "video", "urgent-1", "{}", "json", 1.0, {"priority": 5})
+    cli.delete(keys.tasks("video"))
+
+    assert inspector.find("urge") == ["urgent-1"]
 
 
 def test_scheduled_tasks_are_listed_by_when_they_are_due(redis, inspector):

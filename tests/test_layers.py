@@ -30,7 +30,7 @@ LAYERS = {
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
-        "line_invariants", "questions", "inquiry", "census", "recheck", "audit", "checkup", "line_up",
+        "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
         "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",

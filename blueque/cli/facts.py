@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from blueque.cli import show
+from blueque.lines import parse_needs
+from blueque.places import HELD
 from blueque.retry import Retry
 from blueque.task import FIELDS, Task
 
@@ -20,13 +22,16 @@ _TEXTS = (
     "last_files",
 )
 _LIMITS = {"time_limit": "time", "stall_limit": "stall", "memory_limit": "memory", "grace": "grace", "lead": "lead"}
+_LARGE = 1 << 20                                       # an amount of this, or more, is one of bytes
 _KEPT = "An earlier attempt counts no more; a late result of it stays there."
 
 
 def facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
     """Return label and text of everything that is known of the task, but for its token: who presents that owns it."""
     told = {
-        "task": task.id, "queue": task.queue, "state": _state(task), "node": task.node, "pid": task.fields.get("pid"),
+        "task": task.id, "queue": task.queue, "state": _state(task), "priority": task.fields.get("priority"),
+        "needs": _needs(task), "node": task.node, "pid": task.fields.get("pid"), "devices": task.fields.get("devices"),
+        "lock": _lock(task),
         **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
         "progress": _progress(task, now), "cancel": _cancel(task, now), "lost": _lost(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
@@ -86,6 +91,22 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
     if name == "finished" and task.started is not None:
         when += f", ran {show.span(seconds - task.started)}"
     return f"{show.stamp(seconds, is_utc)}  ({when})"
+
+
+def _needs(task: Task) -> str | None:
+    text = task.fields.get("needs")
+    needs = parse_needs(text) if text else None
+    if text is None or needs is None:
+        return text and f"{text}  (not understood: nobody takes it)"
+    words = [f"{name} {show.size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources]
+    if needs.lock is not None:
+        words.append(f"lock {needs.lock}" + (f", which {needs.limit} may hold" if needs.limit > 1 else ""))
+    return ", ".join(words)
+
+
+def _lock(task: Task) -> str | None:
+    held = task.fields.get("lock")
+    return f"holds {held}" if held is not None and task.status in HELD else None
 
 
 def _progress(task: Task, now: float) -> str | None:

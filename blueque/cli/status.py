@@ -19,12 +19,17 @@ from blueque.task import Task
 from blueque.version import __version__
 
 MAX_ROWS = 10                                          # of running tasks, and of hosts
+LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
+MAX_MISFITS = 3                                        # lines of a queue that fit no listener, one line each
 _SERVING = {"up", "unattended", "1.0.0"}
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RESV", True),
     Column("RUN", True), Column("DONE", True), Column("FAIL", True), Column("CANC", True), Column("OLDEST", True),
     Column("LISTENERS", True),
+]
+_BOUNDED = [
+    Column("QUEUE", can_shrink=True), Column("MAY RUN", True), Column("RUN", True), Column("PAUSED", can_shrink=True),
 ]
 _RUNNING = [
     Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
@@ -42,10 +47,10 @@ _HOSTS = [
 def status(invocation: Invocation, as_json: bool) -> None:
     """Show queues, running tasks and listeners on one screen.
 
-    OLDEST is how long the next task in line has been waiting, SEEN the time since the last beat. A listener is "up";
-    "draining" when it takes nothing new; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when
-    it has none; "dead" when others have found it so; "gone" when it has left a task behind. Lines that begin with ! are
-    what somebody should look at; the line below may say how.
+    OLDEST is how long the next task in line has been waiting, MAY RUN how many tasks of a queue may, SEEN the time since
+    the last beat. A listener is "up"; "draining" when it takes nothing new; "silent" when its beat has stood still for its
+    lease; "unattended" or "1.0.0" when it has none; "dead" when others have found it so; "gone" when it has left a task
+    behind. Lines that begin with ! are what somebody should look at; the line below may say how.
     """
     print_status(invocation, as_json)
 
@@ -68,13 +73,17 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     for node in overview.nodes:
         nodes[node.queue].append(node)
     for line in overview.lines:
-        for what, command in _attention(line, nodes[line.queue]):
+        for what, command in _attention(line, nodes[line.queue], overview.now):
             _print_attention(line.queue, what, command)
+    bounded = [line for line in overview.lines if line.pause is not None or line.max_concurrency is not None]
     click.echo()
     if not overview.lines:
         click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
         return
     _print_table(_QUEUES, [_queue_row(line) for line in overview.lines])
+    if bounded:
+        click.echo()
+        _print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
     if overview.running:
         click.echo()
         _print_table(_RUNNING, [_task_row(task, overview.now) for task in overview.running[:MAX_ROWS]])
@@ -86,7 +95,7 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
         _print_rest(len(hosts), "blueque status --json")
 
 
-def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
+def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a queue, and the command that helps, if there is one."""
     queue = shlex.quote(line.queue)
     by_state: dict[str, list[Node]] = {}
@@ -96,6 +105,15 @@ def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
         idle = [f"{len(by_state[state])} {state}" for state in ("silent", "draining") if state in by_state]
         waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
         yield f"{waits}, {', '.join(idle) or 'no listener'}", ""
+    if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
+        waits = f", and {line.pending} pending" if line.pending else ""
+        yield f"paused {_pause(line, now)}{waits}", f"blueque resume {queue}"
+    if line.max_concurrency == 0 and line.pending:
+        yield f"{line.pending} pending, and 0 may run", f"blueque limit {queue} none"
+    for misfit in line.misfits[:MAX_MISFITS]:
+        need = "needs" if misfit.tasks == 1 else "need"
+        what = f"{count(misfit.tasks, 'pending task')} {need} {misfit.needs}, which no listener has"
+        yield what, f"blueque why {show.short_id(misfit.first)}"
     for state in ("silent", "dead", "gone"):
         if state in by_state:
             held = any(node.held for node in by_state[state])
@@ -110,6 +128,14 @@ def _attention(line: Line, nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
     if line.overdue:
         late = f"overdue by up to {show.span(line.overdue_for)}"
         yield f"{count(line.overdue, 'task')} {late}, nobody puts them in line", "blueque-scheduler"
+
+
+def _pause(line: Line, now: float) -> str:
+    """Return for how long, by whom and why: for 3 h 12 m by ada: deploy."""
+    if line.pause is None:
+        return "-"
+    since = "" if line.pause.since is None else f"for {show.span(max(now - line.pause.since, 0.0))} "
+    return f"{since}by {line.pause.by or 'somebody'}{f': {line.pause.reason}' if line.pause.reason else ''}"
 
 
 def _of_silence(nodes: Sequence[Node]) -> str:
@@ -147,6 +173,11 @@ def _queue_row(line: Line) -> list[str]:
     return [line.queue, *map(str, counts), show.span(line.oldest), str(line.listeners)]
 
 
+def _bounded_row(line: Line, now: float) -> list[str]:
+    return [line.queue, "-" if line.max_concurrency is None else str(line.max_concurrency), str(line.running),
+            _pause(line, now)]
+
+
 def _task_row(task: Task, now: float) -> list[str]:
     since = entered(task)
     running = "-" if since is None else show.span(now - since)
@@ -182,6 +213,12 @@ def _print_json(invocation: Invocation, overview: Overview, server: str | None) 
 
 def _queue_item(line: Line) -> dict[str, Any]:
     item = line._asdict()
+    pause = item.pop("pause")
+    item |= {
+        "paused": pause is not None, **show.times(paused_at=pause.since if pause else None),
+        "paused_by": pause.by if pause else None, "paused_reason": pause.reason if pause else None,
+        "misfits": [misfit._asdict() for misfit in line.misfits],
+    }
     item["oldest_seconds"], item["overdue_seconds"] = finite(item.pop("oldest")), finite(item.pop("overdue_for"))
     return item
 

@@ -50,7 +50,8 @@ def ls(
     blueque ls --state complete --limit 1000 --json
 
     FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed, cancelled and
-    complete ones; of finished tasks the newest first, of others the longest in their state (of scheduled ones the next due).
+    complete ones; of finished tasks the newest first, of pending and scheduled ones those whose turn comes first, of others
+    the longest in their state.
     """
     inspector = invocation.client().get_inspector()
     queues = _matching(inspector.queues(), patterns)
@@ -114,6 +115,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         ),
         "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal, "failures": task.failures,
         "last_error_type": task.last_error_type, "progress": task.fields.get("progress"), "cancelled_by": task.cancelled_by,
+        "priority": task.fields.get("priority"), "needs": task.fields.get("needs"), "devices": task.fields.get("devices"),
     }
 
 
@@ -143,6 +145,10 @@ def _note(task: Task, now: float) -> str:
     notes = []
     if task.status == "scheduled" and task.eta is not None:
         notes.append(f"{'retry ' if task.last_error_type else ''}{show.due(task.eta, now)}")
+    if task.status in ("pending", "scheduled") and task.fields.get("priority"):
+        notes.append(f"priority {task.fields['priority']}")
+    if task.status in ("pending", "scheduled") and task.fields.get("needs"):
+        notes.append(f"needs {task.fields['needs']}")
     if task.status == "pending" and task.last_error_type:
         notes.append("to run again")
     if task.status == "started" and "cancel" in task.fields:

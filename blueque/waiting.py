@@ -1,0 +1,130 @@
+"""What waits in all the lines of many queues: how much it is, what comes next, and what fits none of their listeners."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Command
+from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
+from blueque.nodes import LOOKS_AT_LINES, Node
+from blueque.task import Task
+
+MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority
+MAX_HEADS = 100                                        # of these whose first tasks are looked at
+
+Names = Mapping[str, Sequence[str]]                    # of lines besides the default one, by queue
+
+
+class Pause(NamedTuple):
+    """Since when a queue is paused, None if nobody knows; by whom and why."""
+
+    since: float | None
+    by: str | None = None
+    reason: str | None = None
+
+
+class Misfit(NamedTuple):
+    """A line whose tasks need more than any listener of its queue has.
+
+    needs: as text of `lines.write_needs`. first: the id of its next task.
+    """
+
+    line: str
+    tasks: int
+    needs: str
+    first: str
+
+
+class Waits(NamedTuple):
+    """A line in which tasks wait: how many, and the id of the next."""
+
+    line: str
+    length: int
+    first: str
+
+
+def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | None:
+    """Return the pause that the settings of a queue tell of."""
+    if paused is None:
+        return None
+    try:
+        return Pause(float(paused), by, reason)
+    except ValueError:                                 # by another program's grace
+        return Pause(None, by, reason)
+
+
+def ask_names(queue: str, most: int = MAX_LINES) -> Command:
+    """Return the command that tells which lines a queue has besides the default one, the highest priority first."""
+    return ("ZRANGE", keys.lines(queue), 0, most - 1, "REV")
+
+
+def ask_lengths(names: Names) -> list[Command]:
+    """Return the commands that tell what waits in these lines."""
+    return [
+        command for queue, some in names.items() for name in some
+        for command in (("LLEN", keys.line(queue, name)), ("LINDEX", keys.line(queue, name), -1))
+    ]
+
+
+def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]:
+    """Return the lines in which somebody waits, by queue, from the replies to `ask_lengths`."""
+    given = iter(replies)
+    found: dict[str, list[Waits]] = {}
+    for queue, some in names.items():
+        lines = [Waits(name, next(given), next(given) or "") for name in some]
+        found[queue] = [line for line in lines if line.length and line.first]
+    return found
+
+
+def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]:
+    """Return the lines whose tasks none of the listeners of the queue could ever run, if there are any listeners."""
+    able = [node for node in nodes if node.state in LOOKS_AT_LINES]
+    has = {node.resources or "" for node in able}
+    totals = [dict((parse_needs(text) or Needs()).resources) for text in has]
+    found = []
+    for line in lines:
+        needs = needs_of(line.line)
+        if totals and needs is not None and lacking(needs, totals) is not None:
+            found.append(Misfit(line.line, line.length, write_needs(dict(needs.resources)), line.first))
+    return tuple(found)
+
+
+def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
+    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None: one has enough."""
+    if any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
+        return None
+    short = [name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)]
+    return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together
+
+
+def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
+    """Return the tasks in the order in which they have their turn, if all of them can run.
+
+    lines: the tasks of each queue and line, the next at first.
+    Of different queues, that is first which has been waiting for longer.
+    """
+    queues: dict[str, list[Task]] = {}
+    for priority in sorted({priority_of(line) for _, line in lines}, reverse=True):
+        for queue in {queue for queue, _ in lines}:
+            equals = [some for (its, line), some in lines.items() if its == queue and priority_of(line) == priority]
+            queues.setdefault(queue, []).extend(heapq.merge(*equals, key=lambda task: task.created or 0.0))
+    return list(heapq.merge(*queues.values(), key=lambda task: task.updated or task.created or 0.0))
+
+
+def ask_ids(names: Names, most: int) -> list[Command]:
+    """Return the commands that tell the next tasks of these lines, so many of each; see `take_ids`."""
+    return [("LRANGE", keys.line(queue, name), -most, -1) for queue, some in names.items() for name in some]
+
+
+def take_ids(names: Names, replies: Iterable[list[str]]) -> dict[tuple[str, str], list[str]]:
+    """Return the ids of the next tasks by queue and line, the next at first."""
+    given = iter(replies)
+    return {(queue, name): next(given)[::-1] for queue, some in names.items() for name in some}
+
+
+def with_default(names: Names) -> dict[str, list[str]]:
+    """Return the same names, and that of the default line of each queue."""
+    return {queue: [DEFAULT, *some] for queue, some in names.items()}
