@@ -87,7 +87,9 @@ class Client:
     def get_listener(self, queue_name: str) -> Listener: ...
 
     @overload
-    def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup: ...
+    def get_listener(
+        self, queue_name: str, second: str, /, *more: str, select: Select | None = None
+    ) -> ListenerGroup: ...
 
     def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup:
         """Return a listener of the queue, or of several. It registers when it listens for the first time.

@@ -236,7 +236,8 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
 
         def body(master):
             if master.adopts_only:
-                Path("adopting").write_text(str(os.getpid()))
+                Path("adopting.new").write_text(str(os.getpid()))
+                os.rename("adopting.new", "adopting")
                 wait_for("go")
                 return 0
             os.write(master.requests, b"1\\n")
