@@ -108,6 +108,11 @@ class Task:
         return self._get("retry")
 
     @property
+    def priority(self) -> int | None:
+        """-100 to 100, higher is first; None is 0."""
+        return self._get("priority")
+
+    @property
     def key(self) -> str | None:
         """The same key in the same queue is the same task."""
         return self._get("key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -231,6 +232,18 @@ def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
     two = run("--lines", *options, stdin="2\n3\n").stdout.split()
 
     assert line(cli, "-5,gpu=1,memory=8589934592,lock:licence=3") == one + two
+
+
+def test_show_tells_the_key_and_where_a_task_waits(run, environ):
+    (task,) = run("1", "--key", "a.mov", "--priority", "5", "--resource", "gpu=1").stdout.split()
+    program = [sys.executable, "-m", "blueque.cli.main", "show", task]
+
+    for_people = subprocess.run(program, env=environ, capture_output=True, text=True, timeout=30).stdout
+    item = json.loads(subprocess.run([*program, "--json"], env=environ, capture_output=True, timeout=30).stdout)["item"]
+
+    shown = dict(line.split(None, 1) for line in for_people.splitlines())
+    assert (shown["key"], shown["priority"], shown["needs"]) == ("a.mov", "5", "gpu 1")
+    assert (item["key"], item["priority"], item["needs"]) == ("a.mov", 5, "gpu=1")
 
 
 def test_a_lock_may_have_any_name(run, cli):
