@@ -40,15 +40,13 @@ class Attempt:
             file.write(text.encode("utf-8", "surrogateescape"))
         return path
 
-    def begin(self) -> tuple[str, dict[str, str]]:
-        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets.
-
-        Return what `read_task` does.
-        """
-        with open(f"{self.path}/task", "r+b", buffering=0) as file:
-            content = file.readall()
-            file.write(b"\n%.3f" % time.monotonic())
-        return _parse_task(self.path, content)
+    def begin(self) -> None:
+        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets."""
+        descriptor = os.open(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, b"\n%.3f" % time.monotonic())
+        finally:
+            os.close(descriptor)
 
     def began_at(self) -> float | None:
         """Return when it began, on the monotonic clock; None when it has not, or nobody could write it down."""

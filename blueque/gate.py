@@ -1,7 +1,7 @@
 """Gate: where a task process, made ahead, waits for a task, and how its listener tells it what to run.
 
-A pair of sockets that keeps messages whole: a word opens the gate, and carries open files with it. When the listener closes
-its end, or dies, without a word, there is nothing to run.
+A pair of sockets that keeps messages whole: a word says what to get ready for, and carries open files with it; a second one
+opens the gate. When the listener closes its end, or dies, without it, there is nothing to run.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 _MOST = 65536                                          # bytes; a path takes 4,096, six times that as JSON at worst
 _MOST_DESCRIPTORS = 64
+_GO = b"go"
+_receive = socket.recv_fds                             # before a line of the user's has run, which may replace it
 
 
 class Word(NamedTuple):
-    """What opens a gate.
+    """What a task process gets ready for.
 
     path: the directory of the attempt. resources: what the task has been given, by name: numbers, or an amount.
     environ: variables for it.
@@ -34,15 +36,21 @@ def make() -> tuple[int, int]:
     return theirs.detach(), ours.detach()
 
 
-def open_gate(gate: int, word: Word, descriptors: Sequence[int] = ()) -> None:
-    """Let the process at the other end run something, and have copies of the descriptors.
+def announce(gate: int, word: Word, descriptors: Sequence[int] = ()) -> None:
+    """Have the process at the other end get ready, with copies of the descriptors. Raises BrokenPipeError: it is gone."""
+    _send(gate, json.dumps(word).encode(), descriptors)
 
-    Raises BrokenPipeError when it is gone.
-    """
+
+def open_gate(gate: int) -> None:
+    """Let the process at the other end run what was announced. Raises BrokenPipeError: it is gone."""
+    _send(gate, _GO)
+
+
+def _send(gate: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     end = _socket(gate)
     try:
-        end.sendmsg([json.dumps(word).encode()], rights)
+        end.sendmsg([message], rights)
     except ConnectionResetError as error:
         raise BrokenPipeError from error
     finally:
@@ -55,17 +63,23 @@ class Waiting:
     def __init__(self, gate: int) -> None:
         self._end = _socket(gate)
 
-    def wait(self) -> tuple[Word, list[int]] | None:
-        """Wait for a word and the descriptors with it; None: there will be none."""
+    def word(self) -> Word | None:
+        """Wait for a word; None: there will be none. The descriptors that come with it stay open until this process ends."""
         try:
-            said, descriptors, _, _ = socket.recv_fds(self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            said, _, _, _ = _receive(self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         except OSError:                                # what has been imported has closed it
             return None
+        found: Any = json.loads(said) if said else None
+        return Word(*found) if found is not None else None
+
+    def is_opened(self) -> bool:
+        """Wait until the gate opens; False: it never will."""
+        try:
+            said = self._end.recv(len(_GO))
+        except OSError:
+            return False
         self._end.close()
-        if not said:
-            return None
-        found: Any = json.loads(said)
-        return Word(*found), descriptors
+        return said == _GO
 
 
 def _socket(descriptor: int) -> socket.socket:

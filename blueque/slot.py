@@ -22,7 +22,7 @@ from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.gate import Word, open_gate
+from blueque.gate import Word, announce, open_gate
 from blueque.limits import of
 from blueque.lines import parse_needs
 from blueque.orders import Order, OrderCame, Orders
@@ -127,7 +127,8 @@ class Slot:
             log.warning("leaving node=%s without taking leave of Redis", self._listeners.node)
         finally:
             self._orders.close()
-            self._spares.dismiss()
+            for pid in self._spares.dismiss():
+                self._spool.remove_blank(pid)
             self._spool.close()
             if self._master is not None:
                 self._roster.leave()
@@ -340,13 +341,13 @@ class Slot:
 
     def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
         """Record the start, open the gate, return the started task; None: it is not ours, and the gate stays closed."""
-        facts = {**process.identity(spare.pid), "files": f"{process.host_name()}:{attempt.path}"}
+        facts = {**spare.identity, "files": f"{process.host_name()}:{attempt.path}"}
         if self._claim is not None and self._claim.numbers:
             facts["devices"] = self._claim.devices()
         processor = self._client.get_processor(task)
         try:
             self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
-            self._open_gate(spare, attempt)
+            open_gate(spare.gate)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
             self._attending.close(attempt)
@@ -362,12 +363,15 @@ class Slot:
         news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
         return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
 
-    def _open_gate(self, spare: Spare, attempt: Attempt) -> None:
-        """Let the process run the attempt, and hold what was set aside for it. Raises BrokenPipeError."""
+    def _announce(self, spare: Spare, attempt: Attempt) -> None:
+        """Have the process get ready for the attempt, and hold what was set aside for it, while we record the start."""
         granted = self._claim.granted() if self._claim is not None else {}
         environ = environment(self._pool.totals, granted) if self._pool is not None else {}
         held = self._claim.filenos() if self._claim is not None else []
-        open_gate(spare.gate, Word(attempt.path, granted, environ), held)
+        try:
+            announce(spare.gate, Word(attempt.path, granted, environ), held)
+        except BrokenPipeError:                        # killed at its gate, which we shall see when we open it
+            pass
 
     def _have_spares(self) -> None:
         if not self._spares.pids:
@@ -384,9 +388,9 @@ class Slot:
         spare: Spare | None = None
         while True:
             try:
-                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields)
                 spare = spare or self._spares.take()
-                attempt.open(self._spool.open_path, spare.pid, process.start_ticks(spare.pid) or 0)
+                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
+                attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._orders.now is not Order.WORK:
@@ -395,6 +399,7 @@ class Slot:
                 self._upkeep.keep_up()
             else:
                 self._spool_trouble.tell(None)
+                self._announce(spare, attempt)
                 return attempt, spare
 
     def _become_task_process(self, gate: int, is_warm: bool) -> int:

@@ -23,10 +23,14 @@ COLD = 60.0                                            # seconds for which none 
 
 
 class Spare(NamedTuple):
-    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is closed."""
+    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is closed.
+
+    identity: as `process.identity` tells.
+    """
 
     pid: int
     gate: int
+    identity: dict[str, str | int]
 
 
 class Spares:
@@ -64,7 +68,7 @@ class Spares:
                 raise
             finally:
                 os.close(theirs)
-            self._waiting.append(Spare(pid, ours))
+            self._waiting.append(Spare(pid, ours, process.identity(pid)))
 
     def bury(self) -> None:
         """Let go of those that have been killed while they waited."""
@@ -84,14 +88,15 @@ class Spares:
             log.warning("pid=%d ended before it had begun a task (%s): importing nothing ahead for %g s", pid, how, COLD)
         self._cold_until = now + COLD
 
-    def dismiss(self) -> None:
-        """Send all away."""
+    def dismiss(self) -> set[int]:
+        """Send all away, and return which they were."""
         waiting, self._waiting = self._waiting, []
         for spare in waiting:
             os.close(spare.gate)
             process.signal_group(spare.pid, signal.SIGKILL)    # it holds nothing, and may have been stopped
         for spare in waiting:
             process.reap(spare.pid)
+        return {spare.pid for spare in waiting}
 
     def _be_spare(self, theirs: int, ours: int, is_warm: bool) -> int:
         # The others' gates too: while we held a copy of an end, its process would not notice that the listener is gone.

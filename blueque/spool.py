@@ -30,7 +30,7 @@ from blueque.errors import SpoolRefused
 MARGIN = 1024 * 1024
 # An exit record holds the result as a JSON string (at worst most characters escaped once), an error and a traceback.
 RECORD_OVERHEAD = 128 * 1024
-_OWN_NAMES = ("open", "listeners", "resources")        # directories here that are no task's
+_OWN_NAMES = ("open", "listeners", "resources", "blanks")     # directories here that are no task's
 
 
 class Spool:
@@ -45,6 +45,7 @@ class Spool:
         self._margin = 2 * max_bytes + MARGIN          # the files of the task hold the parameters twice at most
         self._room_path = f"{self.root}/room.{os.getpid()}"
         self.open_path = f"{self.root}/open"
+        self._blanks_path = f"{self.root}/blanks"
 
     def open(self) -> None:
         """Make the directory if need be; refuse one that others could read or have made.
@@ -66,6 +67,7 @@ class Spool:
             raise SpoolRefused(f"spool {self.root} cannot be written to")
         try:
             os.makedirs(self.open_path, mode=0o700, exist_ok=True)
+            os.makedirs(self._blanks_path, mode=0o700, exist_ok=True)
         except OSError as error:
             raise SpoolRefused(f"spool {self.open_path}: {error.strerror}") from error
 
@@ -101,9 +103,52 @@ class Spool:
         """Tell whether an attempt runs here: the room for its record is that of the listener that started it."""
         return any(process.start_ticks(pid) == ticks for pid, ticks, _ in self.open_attempts())
 
-    def create(self, task_id: str, number: int, fields: Mapping[str, str]) -> Attempt:
-        """Make the directory of an attempt. Raises OSError."""
+    def make_blank(self) -> None:
+        """Make a directory with the files that each attempt has, for the first task that this process runs.
+
+        To make files takes a file system time, and to give a directory another name none. Whatever goes wrong, `create`
+        does without.
+        """
+        path = f"{self._blanks_path}/{os.getpid()}"
+        try:
+            os.mkdir(f"{path}.new", 0o700)
+            os.mkdir(f"{path}.new/1", 0o700)
+            for name in ("task", "stdout", "stderr"):
+                os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
+            os.rename(f"{path}.new", path)             # whole or not at all
+        except OSError:
+            pass
+
+    def remove_blank(self, pid: int) -> None:
+        """Remove what `make_blank` has left in process `pid`, if nobody has used it."""
+        for path in (f"{self._blanks_path}/{pid}", f"{self._blanks_path}/{pid}.new"):
+            if os.path.lexists(path):
+                _remove_tree(path)
+
+    def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
+        """Make the directory of an attempt, from what `make_blank` has left in process `pid` if possible. Raises OSError."""
         attempt = self.attempt(task_id, number)
+        if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
+            attempt = self._make_directory(attempt)
+        content = json.dumps({"id": task_id, "path": attempt.path, "fields": dict(fields)}, ensure_ascii=False)
+        try:
+            # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and writes it out at once.
+            descriptor = os.open(f"{attempt.path}/task", os.O_WRONLY | os.O_CREAT, 0o600)
+            with open(descriptor, "wb", buffering=0) as file:
+                file.write(content.encode("utf-8", "surrogateescape"))
+        except OSError:
+            _remove_tree(attempt.path)
+            raise
+        return attempt
+
+    def _use_blank(self, pid: int, path: str) -> bool:
+        try:
+            os.rename(f"{self._blanks_path}/{pid}", path)
+        except OSError:                                # it is not ready, or there are files of this task from before
+            return False
+        return True
+
+    def _make_directory(self, attempt: Attempt) -> Attempt:
         try:
             os.mkdir(os.path.dirname(attempt.path), 0o700)
         except FileExistsError:                        # of an earlier attempt
@@ -113,14 +158,6 @@ class Spool:
         except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
             attempt = self.attempt_at(f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
-        content = json.dumps({"id": task_id, "path": attempt.path, "fields": dict(fields)}, ensure_ascii=False)
-        try:
-            with open(f"{attempt.path}/task", "wb") as file:
-                file.write(content.encode("utf-8", "surrogateescape"))
-        except OSError:
-            remove(f"{attempt.path}/task")
-            os.rmdir(attempt.path)
-            raise
         return attempt
 
     def attempt(self, task_id: str, number: int) -> Attempt:
@@ -164,9 +201,11 @@ class Spool:
 
     def prune(self, before: float) -> int:
         """Remove the attempts whose end Redis has known since before that time; return how many."""
-        import shutil  # here: what a listener imports, each of its forks copies
-
         removed, is_room_needed = 0, self._is_room_needed()
+        for name in _attempts(self._blanks_path):
+            pid = name.removesuffix(".new")
+            if pid.isdecimal() and not process.is_running(int(pid)):
+                _remove_tree(f"{self._blanks_path}/{name}")     # its process was killed before it had a task
         for name in os.listdir(self.root):
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
@@ -178,7 +217,7 @@ class Spool:
                 continue
             old = [attempt for attempt in _attempts(path) if _is_older(f"{path}/{attempt}/reported", before)]
             for attempt in old:
-                shutil.rmtree(f"{path}/{attempt}", ignore_errors=True)
+                _remove_tree(f"{path}/{attempt}")
             if old:
                 removed += len(old)
                 try:
@@ -205,6 +244,12 @@ def _path_in(link: str) -> str:
     if not isinstance(written, dict) or not isinstance(written.get("path"), str):
         raise ValueError(f"{link} is not what we have written")
     return str(written["path"])
+
+
+def _remove_tree(path: str) -> None:
+    import shutil  # here: what a listener imports, each of its forks copies
+
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _attempts(path: str) -> list[str]:

@@ -75,18 +75,28 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     signals.discard(SIGNALS)                           # they were the listener's
     signal.signal(signal.SIGUSR1, _take_warning)       # its default would be the end of us
     signals.unblock(SIGNALS)
+    spool.make_blank()
     waiting, output = Waiting(gate), Output()
     if is_warm and work.prepare is not None:
         _prepare(work.prepare, output)
         if os.getpid() != pid:                         # a child that the import has forked, and that came back from it
             return 0
-    found = waiting.wait()
-    if found is None:
-        if is_warm:
-            process.signal_group(pid, signal.SIGKILL)  # with what the import has started, and with us
-        return 0
-    word, _ = found                                    # the descriptors stay open: with them we hold the task's resources
-    return _run(work, spool.attempt_at(word.path), word, output)
+    word = waiting.word()
+    if word is None:
+        return _leave(is_warm)
+    spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
+    attempt = spool.attempt_at(word.path)
+    spool.remove_blank(pid)
+    task = _get_ready(attempt, word, output)
+    if not waiting.is_opened():
+        return _leave(is_warm)
+    return _run(work, task, attempt, spare)
+
+
+def _leave(is_warm: bool) -> int:
+    if is_warm:
+        process.signal_group(os.getpid(), signal.SIGKILL)      # with what the import has started, and with us
+    return 0
 
 
 def _prepare(prepare: Callable[[], object], output: Output) -> None:
@@ -100,21 +110,32 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
     process.die_with_parent(False)
 
 
-def _run(work: Work, attempt: Attempt, word: Word, output: Output) -> int:
+def _get_ready(attempt: Attempt, word: Word, output: Output) -> RunningTask | BaseException:
+    """Do what can be done while the start is not yet recorded; return the task, or why it cannot run."""
     global _current
-    pid = os.getpid()
-    spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
     try:
-        task_id, fields = attempt.begin()
         output.send_to(attempt)
+        task_id, fields = attempt.read_task()
         _current = task = RunningTask(
-            task_id, {**fields, "status": "started", "pid": str(pid)}, attempt.path, word.resources
+            task_id, {**fields, "status": "started", "pid": str(os.getpid())}, attempt.path, word.resources
         )
         os.environ.update(word.environ)
         os.environ["BLUEQUE_TASK_ID"] = task.id
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
         os.environ["BLUEQUE_TASK_DIR"] = attempt.path
+    except BaseException as error:
+        return error
+    return task
+
+
+def _run(work: Work, task: RunningTask | BaseException, attempt: Attempt, spare: int) -> int:
+    """spare: a descriptor that is to be closed before the exit record is written."""
+    pid = os.getpid()
+    try:
+        attempt.begin()
+        if isinstance(task, BaseException):
+            raise task
         record = work.run(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
         record = record_of(error)

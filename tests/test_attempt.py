@@ -28,7 +28,8 @@ def write(attempt, name, content):
 def test_the_beginning_is_told_by_the_monotonic_clock(attempt):
     assert attempt.began_at() is None and not attempt.has_begun()
     before = time.monotonic()
-    assert attempt.begin() == attempt.read_task() == ("some-task", {})
+    attempt.begin()
+    assert attempt.read_task() == ("some-task", {})
     assert attempt.has_begun()
     assert before - 0.001 <= attempt.began_at() <= time.monotonic() + 0.001
 

@@ -280,7 +280,7 @@ def test_of_two_listeners_one_runs_a_task_and_that_a_hundred_times(programs):
 
 
 HOSTILE = [
-    "../../outside", "/outside", "a/b/c", "..", ".", "", "-rf", "room.1", "open", "listeners", "two words", "a\nb",
+    "../../outside", "/outside", "a/b/c", "..", ".", "", "-rf", "room.1", "open", "listeners", "blanks", "two words", "a\nb",
     "ü\u202e", "\udc80", "x" * 5000, "id-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 ]
 
@@ -295,7 +295,7 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
     assert {path.name for path in programs.directory.iterdir()} - {"__pycache__"} == around
     assert not (programs.directory.parent / "outside").exists() and not Path("/outside").exists()
     names = {path.name for path in (programs.directory / "spool").iterdir() if not path.name.startswith("room.")}
-    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {"open", "listeners"}
+    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {"open", "listeners", "blanks"}
     (own,) = listener.slots()
     assert [path.name for path in (programs.directory / "spool" / "listeners").iterdir()] == [str(own)]
     assert list((programs.directory / "spool" / "open").iterdir()) == []

@@ -44,8 +44,8 @@ def attempt(spool):
 
 
 def tree(root):
-    """Return all that is in the spool, but for the directory of open attempts, which is always there."""
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path != root / "open")
+    """Return all that is in the spool, but for two directories that are always there."""
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path not in (root / "open", root / "blanks"))
 
 
 def reported(spool, task_id, number, when):
@@ -404,7 +404,7 @@ def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     reported(spool, "young", 1, 3000.0)
     os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
     assert spool.prune(2000.0) == 1
-    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported", "open"}
+    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported", "open", "blanks"}
 
 
 def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):
@@ -449,12 +449,12 @@ def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_en
 
 
 def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
-    for name in ("open", "listeners", "resources"):
+    for name in ("open", "listeners", "resources", "blanks"):
         (root / name / "1").mkdir(parents=True)
         (root / name / "1" / "reported").touch()
         os.utime(root / name / "1" / "reported", (5, 5))
     assert spool.prune(2e9) == 0
-    assert all((root / name / "1" / "reported").exists() for name in ("open", "listeners", "resources"))
+    assert all((root / name / "1" / "reported").exists() for name in ("open", "listeners", "resources", "blanks"))
 
 
 def test_an_empty_directory_that_is_not_of_a_task_is_left_alone(spool, root):
@@ -468,3 +468,44 @@ def test_what_is_not_ours_in_the_spool_is_left_alone(spool, root):
     (root / "room.for-more").write_text("do not touch")
     assert spool.prune(2e10) == 0
     assert tree(root) == ["README", "room.for-more"]
+
+
+def test_the_first_attempt_of_a_task_uses_what_a_process_has_made_ahead(spool, root):
+    spool.make_blank()
+    inode = (root / "blanks" / str(os.getpid()) / "1" / "stdout").stat().st_ino
+
+    attempt = spool.create("some-task", 1, FIELDS, os.getpid())
+
+    assert attempt.read_task() == ("some-task", FIELDS)
+    assert sorted(os.listdir(attempt.path)) == ["stderr", "stdout", "task"]
+    assert os.stat(f"{attempt.path}/stdout").st_ino == inode
+    assert os.listdir(root / "blanks") == []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_was_made_ahead_does_not_take_the_place_of_files_that_are_there(spool, root, number):
+    spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
+    spool.make_blank()
+
+    attempt = spool.create("some-task", number, {"parameters": "new"}, os.getpid())
+
+    assert attempt.read_task() == ("some-task", {"parameters": "new"}) and attempt.read_exit() is None
+    assert spool.attempt("some-task", 1).read_task() == ("some-task", {"parameters": "old"})
+
+
+def test_files_made_ahead_that_nobody_has_used_can_be_removed(spool, root):
+    spool.make_blank()
+    spool.remove_blank(os.getpid())
+    spool.remove_blank(os.getpid())
+
+    assert os.listdir(root / "blanks") == []
+
+
+def test_files_made_ahead_go_with_the_process_that_was_to_use_them(spool, root):
+    spool.make_blank()
+    (root / "blanks" / "999999999" / "1").mkdir(parents=True)
+    (root / "blanks" / "999999999.new" / "1").mkdir(parents=True)
+
+    assert spool.prune(2e9) == 0
+
+    assert os.listdir(root / "blanks") == [str(os.getpid())]
