@@ -94,7 +94,7 @@ def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]
 
 def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
     """Return the name of a resource that keeps tasks from ever running on any of these nodes; None: one has enough."""
-    if any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
+    if not needs.resources or any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
         return None
     short = [name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)]
     return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together

@@ -59,6 +59,7 @@ class House:
         protocol.enqueue(redis, G, "urgent", "p", None, 1.0, {"priority": 5})
         protocol.enqueue(redis, G, "heavy", "p", None, 1.0, {"needs": HEAVY.partition(",")[2]})
         protocol.enqueue(redis, BARE, "waiting", "p", None, 1.0, {"priority": 9, "needs": "gpu=3"})
+        protocol.enqueue(redis, BARE, "shut out", "p", None, 1.0, {"needs": "lock:other=1"})
         protocol.pause(redis, "empty", "me", "deploy", 5.0)
         self.cli.set(keys.key_kept("deleted"), 1, ex=1000)
 
@@ -610,12 +611,14 @@ class Bustle:
 
     def register(self, node: str) -> None:
         self.nodes[node], self.tasks[node] = uuid.uuid4().hex, None
-        protocol.register(self.redis, Q, node, self.nodes[node], {"beat_every": 10}, time.time())
+        facts = {"beat_every": 10, "resources": "gpu=1"}
+        protocol.register(self.redis, Q, node, self.nodes[node], facts, time.time())
 
     def step(self) -> str:
         name = self.random.choice([
             "enqueue", "enqueue", "enqueue", "schedule", "due", "take", "take", "take", "start", "start", "complete", "fail",
-            "release", "progress", "cancel", "confirm", "requeue", "delete", "die", "leave", "order", "beat",
+            "release", "progress", "cancel", "confirm", "requeue", "delete", "die", "leave", "order", "beat", "prioritise",
+            "put_first", "limit", "pause", "resume", "move",
         ])
         with contextlib.suppress(BluequeError):
             getattr(self, name)()
@@ -636,10 +639,49 @@ class Bustle:
     def enqueue(self) -> None:
         if self.client.get_inspector().pending(Q) > 3:
             return
-        self.made.append(self.queue.enqueue("p", retry=self.random.choice([None, Retry(max=1, backoff=0), Retry(max=2)])))
+        retry = self.random.choice([None, Retry(max=1, backoff=0), Retry(max=2)])
+        self.made.append(self.queue.enqueue("p", retry=retry, **self.wishes()))
 
     def schedule(self) -> None:
-        self.made.append(self.queue.schedule("p", time.time() + self.random.choice([-5, 5, 500])))
+        self.made.append(self.queue.schedule("p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()))
+
+    def wishes(self) -> dict[str, Any]:
+        return self.random.choice([
+            {}, {}, {"priority": 7}, {"priority": -7}, {"lock": "a_b %"}, {"lock": ("c", 2), "priority": 7},
+            {"resources": {"gpu": 1}},
+        ])
+
+    def prioritise(self) -> None:
+        self.queue.set_priority(self.any_task(), self.random.choice([-7, 0, 7]))
+
+    def put_first(self) -> None:
+        self.queue.put_first(self.any_task())
+
+    def limit(self) -> None:
+        self.queue.set_max_concurrency(self.random.choice([None, 1, 2]))
+
+    def pause(self) -> None:
+        if self.random.random() < 0.2:
+            self.queue.pause("me")
+
+    def resume(self) -> None:
+        self.queue.resume()
+
+    def move(self) -> None:
+        """To another queue and back, for here is where the listeners are."""
+        task_id = self.any_task()
+        self.queue.move(task_id, "elsewhere")
+        assert audit(self.redis) == []
+        self.client.get_queue("elsewhere").move(task_id, Q)
+        self.tidy("elsewhere")
+
+    def tidy(self, queue: str) -> list[str]:
+        """Drop the lines in which nobody stands, as a listener does that looks for work; return the others."""
+        heads = list(self.client.get_inspector().heads(queue))
+        for head in heads:
+            if not head.length:
+                protocol.drop_line(self.redis, queue, head.line)
+        return [head.line for head in heads if head.length and not head.is_locked]
 
     def due(self) -> None:
         protocol.enqueue_due(self.redis, Q, time.time() + 100)
@@ -649,7 +691,7 @@ class Bustle:
         task = self.tasks[node]
         if task is not None and self.client.get_task(task.id).token == task.token:
             return
-        popped, *_ = protocol.pop(self.redis, Q, node, self.nodes[node])
+        popped, *_ = protocol.pop(self.redis, Q, node, self.nodes[node], next(iter(self.tidy(Q)), None))
         if popped:
             token = uuid.uuid4().hex
             fields = protocol.reserve(self.redis, Q, popped, token, node, self.nodes[node], time.time())
