@@ -116,7 +116,12 @@ def _free(redis: Redis, finding: Finding, now: float) -> bool:
 
 
 def _drop_line(redis: Redis, finding: Finding, now: float) -> bool:
-    return protocol.drop_line(redis, finding.queue or "", finding.text or "")
+    queue = finding.queue or ""
+    if finding.text is not None:
+        return protocol.drop_line(redis, queue, finding.text)
+    (names,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
+    dropped = [name for name in names if protocol.drop_line(redis, queue, name)]
+    return bool(dropped)
 
 
 def _note_line(redis: Redis, finding: Finding, now: float) -> bool:

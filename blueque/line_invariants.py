@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from blueque import keys
@@ -10,6 +11,8 @@ from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priori
 from blueque.picture import Finding, LineSeen, Picture
 from blueque.places import Place
 from blueque.waiting import lacking
+
+MANY = 100                                             # lines that a listener looks at in one go
 
 _PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
 
@@ -21,11 +24,18 @@ def judge_lines(picture: Picture) -> Iterator[Finding]:
         if standing.state == "alive":
             living.setdefault(queue, {})[node] = dict((parse_needs(standing.resources) or Needs()).resources)
     work = {queue for queue, length in picture.in_line.items() if length}
+    empty: Counter[str] = Counter()
     for (queue, name), seen in picture.lines.items():
         work |= {queue} if seen.length else set()
+        empty[queue] += seen.score is not None and not seen.length
         key = keys.line(queue, name)
         if not {key, keys.lines(queue)} & picture.oddities.keys():
             yield from _line(queue, name, seen, living.get(queue, {}))
+    for queue, number in empty.items():
+        # A few are no matter: a listener drops them when it looks, and until then they cost nothing.
+        if number > MANY:
+            sentence = f"{keys.lines(queue)} has {number} lines of queue {queue} in which nobody stands."
+            yield Finding("empty_line", keys.lines(queue), None, queue, sentence, "drop_line")
     for queue, (max_concurrency, paused) in picture.settings.items():
         yield from _settings(queue, max_concurrency, paused, queue in work)
 
@@ -55,10 +65,9 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
             yield found("bad_line", keys.lines(queue), f"{sentence}.", "drop_line")
         return
     if not seen.length:
-        # Until then it costs nothing: a listener drops it when it looks.
-        if (seen.score is not None and not living) or (seen.score is None and seen.is_waited):
-            place_of = keys.lines(queue) if seen.score is not None else keys.waiting(needs.lock or "")
-            yield found("empty_line", place_of, f"nobody stands in {what} any more.", "drop_line")
+        if seen.score is None and seen.is_waited:
+            sentence = f"nobody stands in {what} any more, and it is not in {keys.lines(queue)}."
+            yield found("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
         return
     if seen.score is None:
         sentence = f"{what} is not in {keys.lines(queue)}: nobody looks there, and {_tasks(seen.length)} wait."
@@ -73,7 +82,7 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
     if living and lack is not None:
         best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
         most = living[best].get(lack, 0)
-        sentence = f"{_tasks(seen.length)} in {what}, the first is {seen.first}, can never start: no listener of it has "
+        sentence = f"{_tasks(seen.length)} in {what}, the first is {seen.first}, can never start: none of its listeners has "
         sentence += f"{write_needs(dict(needs.resources))}. The most {lack} that one has is {most}"
         sentence += f", {best}." if most else "."
         yield found("stuck", key, sentence, None, seen.first)

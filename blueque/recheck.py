@@ -66,10 +66,11 @@ def _about_queue(picture: Picture, queue: str, roll: Rolls, only: Iterable[str])
 
 def _about_line(picture: Picture, first: Picture, finding: Finding) -> list[Question]:
     place, queue = finding.place, finding.queue or ""
-    if place is None and finding.key == keys.settings(queue):
-        # Is there still work?
-        busy = [line for (its, line), seen in first.lines.items() if its == queue and seen.length][:BATCH]
-        return [question for line in busy for question in about_line(picture, queue, line)]
+    if place is None and finding.key in (keys.settings(queue), keys.lines(queue)):
+        # Is there still work? And do they still stand empty?
+        is_about_work = finding.key == keys.settings(queue)
+        some = [line for (its, line), seen in first.lines.items() if its == queue and bool(seen.length) == is_about_work]
+        return [question for line in some[:BATCH] for question in about_line(picture, queue, line)]
     if place is None:
         return []
     if place.kind == "line":

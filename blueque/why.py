@@ -57,7 +57,8 @@ def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
     if popped is not None:
         return [_popped(popped)]
     found = [reason for look in _LOOKS for reason in look(its)]
-    return [*found, *_before(its)] if found else [*_before(its), *_turn(its)]
+    before = [reason for reason in _before(its) if not found or reason.code != "beside"]
+    return [*found, *before] if found else [*before, *_turn(its)]
 
 
 def _ended(task: Task) -> Reason:
@@ -191,13 +192,21 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
         yield Reason("never_fits", f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}.",
                      f"blueque-listener {_name(its)} {words}")
         return
-    idle = [node for node in _able(its) if not node.held]
-    if idle:
-        names = [name for name, _ in its.needs.resources]
-        hosts = {node.host for node in _able(its)}
-        users = [task.id for task in its.tasks.values() if _uses(task, names, hosts)]
-        if users:
-            yield Reason("no_room", f"It needs {wanted}, and too little of that is free: in use{_list_of(its, users)}.")
+    names = {name for name, _ in its.needs.resources}
+    used = [task for task in its.tasks.values() if task.status in HELD and not names.isdisjoint(dict(_needs_of(task)))]
+    if used and not any(_is_room_on(host, its, used) for host in {node.host for node in _able(its)}):
+        sentence = f"It needs {wanted}, and too little of that is free: in use{_list_of(its, [task.id for task in used])}."
+        yield Reason("no_room", sentence)
+
+
+def _is_room_on(host: str, its: Inquiry, used: Sequence[Task]) -> bool:
+    """Tell whether a host has free what the task needs, as far as the tasks of its own queue tell: listeners share it."""
+    totals = [_has(node) for node in _able(its) if node.host == host]
+    for name, amount in its.needs.resources if its.needs is not None else ():
+        taken = sum(dict(_needs_of(task)).get(name, 0) for task in used if (task.node or "").rpartition("_")[0] == host)
+        if max(total.get(name, 0) for total in totals) - taken < amount:
+            return False
+    return True
 
 
 def _able(its: Inquiry) -> list[Node]:
@@ -211,10 +220,8 @@ def _able(its: Inquiry) -> list[Node]:
     ]
 
 
-def _uses(task: Task, names: Sequence[str], hosts: set[str]) -> bool:
-    needs = parse_needs(task.fields.get("needs", "")) or Needs()
-    is_there = task.status in HELD and (task.node or "").rpartition("_")[0] in hosts
-    return is_there and not {name for name, _ in needs.resources}.isdisjoint(names)
+def _needs_of(task: Task) -> tuple[tuple[str, int], ...]:
+    return (parse_needs(task.fields.get("needs", "")) or Needs()).resources
 
 
 def _has(node: Node) -> dict[str, int]:

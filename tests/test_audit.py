@@ -220,9 +220,9 @@ DAMAGES = [
            "urgent"),
     Damage("a line that is not listed", lambda cli: cli.zrem(GL, "5"), "hidden_line", GL),
     Damage("a line that is listed too low", lambda cli: cli.zadd(GL, {"5": 1}), "line_score", GL),
-    Damage("a line that is listed, and nobody stands in it", lambda cli: cli.zadd(keys.lines(BARE), {"7": 7}),
-           "empty_line", keys.lines(BARE)),
-    Damage("a line without a tasks that waits for a lock", lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
+    Damage("many lines that are listed, and nobody stands in them", lambda cli: cli.zadd(
+        keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(101)}), "empty_line", keys.lines(BARE)),
+    Damage("a line without tasks that waits for a lock", lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
            "empty_line", WAITERS),
     Damage("a line that does not wait for its lock", lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"), "waiting", WAITERS),
     Damage("a line of another lock", lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"), "garbage", WAITERS),
@@ -275,6 +275,12 @@ DAMAGES = [
 
 
 def test_a_house_in_order_has_no_finding(house):
+    assert audit(house.redis) == []
+
+
+def test_a_few_lines_in_which_nobody_stands_are_no_finding(house):
+    house.cli.zadd(keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(100)})
+
     assert audit(house.redis) == []
 
 

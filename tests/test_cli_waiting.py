@@ -251,6 +251,16 @@ def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
     assert "It needs gpu=1, and too little of that is free: in use: holder on" in text
 
 
+def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
+    protocol.register(redis, "video", NODE.rpartition("_")[0] + "_2", "i2", {"beat_every": 10, "resources": "gpu=2"},
+                      time.time())
+    wait(redis, "holder", gpu=1)
+    take(redis, "holder", "0,gpu=1")
+    wait(redis, "waiter", gpu=1)
+
+    assert why("waiter")[0] == ["next"]
+
+
 def test_a_listener_of_1_0_0_alone_cannot_take_what_has_a_priority(why, redis, cli):
     cli.sadd(keys.listeners("audio"), "old_1")
     wait(redis, "urgent-1", 5, "audio")

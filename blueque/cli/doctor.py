@@ -26,7 +26,7 @@ _INDENT = 6
 _REPAIRS = {
     "drop_hint": "remove that entry", "put_back": "put it there", "recover": "put it in line again", "mend": "remove that",
     "forget": "forget it", "realign": "make them agree", "recount": "count anew",
-    "free": "free it", "drop_line": "forget that line", "note_line": "list it as it should be",
+    "free": "free it", "drop_line": "forget it", "note_line": "list it as it should be",
 }
 
 
