@@ -16,6 +16,7 @@ from blueque.survey import OVERDUE, entered
 from blueque.task import Task
 
 MOST_NAMES = 3                                         # of tasks or listeners in one sentence
+LONG = 15.0                                            # seconds after which an idle listener should have taken a task
 
 _TAKES = ("up", "unattended", "1.0.0")                 # states of a listener that takes tasks
 
@@ -264,7 +265,12 @@ def _turn(its: Inquiry) -> Iterator[Reason]:
         yield Reason("missing", "It is pending, and not in its line: it is just on the move, or something is wrong.",
                      "blueque doctor")
     elif not its.before and not its.higher:
-        yield Reason("next", "Nothing keeps it: a listener takes it in a moment.")
+        since = entered(its.task)
+        if since is not None and its.now - since > LONG:
+            yield Reason("next", "Nothing keeps it that its queue tells of. Its listeners may be busy with other queues.",
+                         "blueque status")
+        else:
+            yield Reason("next", "Nothing keeps it: a listener takes it in a moment.")
 
 
 def _name(its: Inquiry) -> str:

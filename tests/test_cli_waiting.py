@@ -163,6 +163,15 @@ def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
     assert text.startswith("pending-1 in video is pending for 0.") and "number 1 of 1 in its line" in text
 
 
+def test_a_task_that_should_have_been_taken_long_ago_is_not_promised_for_now(why, redis):
+    protocol.enqueue(redis, "video", "pending-1", "1", "json", time.time() - 60)
+
+    codes, text = why("pending-1")
+
+    assert codes == ["next"]
+    assert "may be busy with other queues" in text
+
+
 def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
     enqueue(redis, "pending-1")
     protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
