@@ -110,7 +110,7 @@ class Adoption:
                 _close(attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
-            elif kind == "watched" and not is_running and attempt.read_exit() is not None and self._is_alone(task):
+            elif kind == "watched" and not is_running and attempt.has_exit() and self._is_alone(task):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
 
@@ -120,9 +120,10 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
 
     is_of_use: it still runs, or has left word of how it ended.
     """
-    if task.status is None or (task.attempt or 0) < (then.attempt or 0):
+    is_another = task.status is not None and task.fields.get("created") != then.fields.get("created")     # by the same key
+    if task.status is None or ((task.attempt or 0) < (then.attempt or 0) and not is_another):
         return "unknown"
-    if task.token != then.token:
+    if is_another or task.token != then.token:
         return "superseded" if is_of_use else "closed"
     if task.status in ("reserved", "started"):
         return "watched"

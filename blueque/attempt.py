@@ -56,14 +56,15 @@ class Attempt:
             return None
 
     def has_begun(self) -> bool:
+        """Tell whether the task has begun to run; True when that cannot be told."""
         return self._beginning() is not None
 
     def _beginning(self) -> str | None:
         try:
             with open(f"{self.path}/task", "rb") as file:
                 _, separator, text = file.read().partition(b"\n")
-        except OSError:
-            return None
+        except OSError:                                # removed, or not to be read now: it may have begun
+            return ""
         return text.decode("utf-8", "replace") if separator else None
 
     def has_ended(self) -> bool:
@@ -88,13 +89,20 @@ class Attempt:
         os.rename(new, f"{self.path}/exit")
 
     def read_exit(self) -> dict[str, Any] | None:
-        """Return how the attempt ended, or None when it left no record."""
+        """Return how the attempt ended, or None when it left no record. Raises OSError when that cannot be told now."""
         # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON only when it is whole.
         for name in ("exit", "exit.new"):
             record = _read_json(f"{self.path}/{name}")
             if record is not None and "status" in record:
                 return record
         return None
+
+    def has_exit(self) -> bool:
+        """Tell whether there is a record of its end that can be read now."""
+        try:
+            return self.read_exit() is not None
+        except OSError:
+            return False
 
     def open(self, directory: str, pid: int, ticks: int) -> None:
         """Note which process runs it, before it runs: whoever sees its end, or has to find it, can then tell what it was."""
@@ -129,8 +137,11 @@ class Attempt:
             remove(f"{self.path}/status.new")
 
     def read_ending(self) -> dict[str, Any] | None:
-        """Return what its reaper noted, as `process.Reaped` has it."""
-        return _read_json(f"{self.path}/status")
+        """Return what its reaper noted, as `process.Reaped` has it; None when nobody has, or it cannot be read."""
+        try:
+            return _read_json(f"{self.path}/status")
+        except OSError:
+            return None
 
     def progressed(self) -> float | None:
         """Return when the task last told of progress, in Unix seconds; None when it has not yet."""
@@ -163,7 +174,7 @@ def _read_json(path: str) -> dict[str, Any] | None:
     try:
         with open(path, "rb") as file:
             content = json.loads(file.read())
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return content if isinstance(content, dict) else None
 

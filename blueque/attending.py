@@ -30,6 +30,8 @@ T = TypeVar("T")
 QUIET = 1.0                                            # seconds after which we listen for orders; short tasks are spared it
 WORD_OF_END = 2.0                                      # seconds for whoever reaps an adopted process to write down its end
 STEP = 0.02
+UNREADABLE = 60.0                                      # seconds for which an exit record that cannot be read is tried again
+LOOK_AGAIN = 2.0
 
 
 class Attending:
@@ -147,7 +149,7 @@ class Attending:
         is_newest = standing.token == task.token
         if watch.reason == "superseded":
             return True                                # whatever becomes of the task, it is not ours to put back
-        if self._has_been_forgotten(watch, standing.status, standing.attempt):
+        if self._has_been_forgotten(watch, standing.status, standing.attempt, standing.created):
             self._take_back(watch, lambda: listener.reassert(task, watch.pid))
         elif standing.status is None:
             log.error("task=%s is gone from Redis; it runs on, and how it ends will stay in %s", task.id, watch.attempt.path)
@@ -165,12 +167,17 @@ class Attending:
         self._publish_progress(watch)
         return True
 
-    def _has_been_forgotten(self, watch: Watch, status: str | None, attempt: str | None) -> bool:
-        """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good."""
+    def _has_been_forgotten(
+        self, watch: Watch, status: str | None, attempt: str | None, created: str | None
+    ) -> bool:
+        """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good.
+
+        After that, its key may have made another task, which has the same id and not the same `created`.
+        """
         if status is None:
             # While we were away for a time, it may have run again and been deleted.
             return self._listeners.of(watch.task.queue).instance == watch.instance
-        return _whole(attempt) < (watch.task.attempt or 0)
+        return created == watch.task.fields.get("created") and _whole(attempt) < (watch.task.attempt or 0)
 
     def _take_back(self, watch: Watch, take: Callable[[], Task | None]) -> None:
         try:
@@ -201,10 +208,10 @@ class Attending:
         if watch.is_child:
             ending = process.peek_ending(watch.pid)
             measured = _measured(process.wait_usage(watch.pid), measured)
-        record = watch.attempt.read_exit()
+        record = self._read_exit(watch)
         if record is None and ending is None and watch.attempt.has_begun():
             noted = self._word_of_end(watch)
-            record = watch.attempt.read_exit()
+            record = self._read_exit(watch)
             if noted is not None:
                 ending = process.Ending.of_code(noted.code)
                 measured = _measured(noted, measured)
@@ -227,11 +234,24 @@ class Attending:
                 log.error("cannot write the exit record: %s", error)
         return record
 
+    def _read_exit(self, watch: Watch) -> records.Record | None:
+        """Return the exit record; while it cannot be read, as when no more files may be open, try again for a while."""
+        deadline = time.monotonic() + UNREADABLE
+        while True:
+            try:
+                return watch.attempt.read_exit()
+            except OSError as error:
+                log.error("cannot read how task=%s ended, in %s: %s", watch.task.id, watch.attempt.path, error.strerror)
+                if time.monotonic() >= deadline:
+                    return None
+            self._orders.look(LOOK_AGAIN)
+            self._upkeep.keep_up(watch.task.id)
+
     def _word_of_end(self, watch: Watch) -> process.Reaped | None:
         """Return how an adopted process ended, once its reaper has written it down; None when nobody has."""
         deadline = time.monotonic() + WORD_OF_END
         while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
-            if watch.attempt.read_exit() is not None:
+            if watch.attempt.has_exit():
                 return None
             self._orders.look(STEP)
             self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
@@ -277,7 +297,7 @@ class Attending:
     def _put_back(self, watch: Watch) -> bool:
         """Have Redis know the attempt again, if it has forgotten it, so that its end can be reported."""
         fields = self._client.get_task(watch.task.id).fields
-        if not self._has_been_forgotten(watch, fields.get("status"), fields.get("attempt")):
+        if not self._has_been_forgotten(watch, fields.get("status"), fields.get("attempt"), fields.get("created")):
             return False
         try:
             task = self._listeners.of(watch.task.queue).reassert(watch.task, watch.pid)

@@ -7,12 +7,14 @@ opens the gate. When the listener closes its end, or dies, without it, there is 
 from __future__ import annotations
 
 import array
+import functools
 import json
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-_MOST = 65536                                          # bytes; a path takes 4,096, six times that as JSON at worst
+_MOST = 200_000                                        # bytes; a path takes 4,096, six times that as JSON at worst
 _MOST_DESCRIPTORS = 64
 _GO = b"go"
 _receive = socket.recv_fds                             # before a line of the user's has run, which may replace it
@@ -66,9 +68,12 @@ class Waiting:
     def word(self) -> Word | None:
         """Wait for a word; None: there will be none. The descriptors that come with it stay open until this process ends."""
         try:
-            said, _, _, _ = _receive(self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            said, descriptors, _, _ = _receive(self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         except OSError:                                # what has been imported has closed it
             return None
+        if descriptors:
+            # What is set aside is the task's, not of a helper that it forks and that outlives it.
+            os.register_at_fork(after_in_child=functools.partial(_close, descriptors))
         found: Any = json.loads(said) if said else None
         return Word(*found) if found is not None else None
 
@@ -80,6 +85,14 @@ class Waiting:
             return False
         self._end.close()
         return said == _GO
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        try:
+            os.close(descriptor)
+        except OSError:                                # the task has closed it itself
+            pass
 
 
 def _socket(descriptor: int) -> socket.socket:

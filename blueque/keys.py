@@ -42,7 +42,7 @@ def lock(name: str) -> str:                            # set: ids of the tasks w
     return f"blueque_lock_{name}"
 
 
-def waiting(lock_name: str) -> str:                    # set: queues that have, or had, tasks which need the lock
+def waiting(lock_name: str) -> str:                    # set: `[line]_[queue]` of each line whose tasks need the lock
     return f"blueque_waiting_{lock_name}"
 
 

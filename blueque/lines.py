@@ -66,7 +66,7 @@ def parse_needs(text: str) -> Needs | None:
     lock, limit = None, 1
     for word in text.split(",") if text else []:
         name, _, amount = word.rpartition("=")
-        if not amount.isdecimal() or not 0 < int(amount) <= MAX_AMOUNT:
+        if not amount.isdecimal() or len(amount) > 19 or not 0 < int(amount) <= MAX_AMOUNT:
             return None
         if name.startswith(_LOCK) and lock is None:
             lock, limit = unquote(name.removeprefix(_LOCK)), int(amount)

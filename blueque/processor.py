@@ -9,7 +9,7 @@ from typing import Any
 
 from blueque import protocol
 from blueque.connection import Redis
-from blueque.errors import InvalidInput, InvalidType
+from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.retry import Retry, class_name, class_names
 from blueque.task import Task
 from blueque.values import encode, printable, require_number
@@ -170,8 +170,12 @@ class Processor:
     def _wake_waiting(self) -> None:
         """Wake listeners of all queues that have tasks waiting for the lock that was ours."""
         lock = self._task.fields.get("lock")
-        if lock is not None:
-            protocol.wake_waiting(self._redis, lock)   # should we die before: they look for themselves at each beat
+        if lock is None:
+            return
+        try:
+            protocol.wake_waiting(self._redis, lock)
+        except (RedisAway, RedisRefused) as error:     # the end is recorded; they look for themselves at each beat
+            log.info("wake_waiting lock=%r: %s", lock, error)
 
 
 def _facts(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from blueque import process, protocol, settings
 from blueque.connection import Redis
-from blueque.errors import RedisRefused
+from blueque.errors import RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.retry import Retry
 from blueque.task import Task
@@ -273,8 +273,12 @@ class Recovery:
 
     def _wake_waiting(self, task: Task) -> None:
         """Wake listeners of all queues that have tasks waiting for the lock that the attempt held."""
-        if "lock" in task.fields:
+        if "lock" not in task.fields:
+            return
+        try:
             protocol.wake_waiting(self._redis, task.fields["lock"])
+        except (RedisAway, RedisRefused) as error:     # it is done; they look for themselves at each beat
+            log.info("wake_waiting lock=%r: %s", task.fields["lock"], error)
 
 
 def last_seen(at: float | str | None) -> str:

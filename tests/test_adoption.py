@@ -28,7 +28,7 @@ from handlers import (
 )
 from running import Programs, children_of, is_there, state_of, until
 
-from blueque import Retry, Task, process
+from blueque import Retry, Task, process, protocol
 from blueque.attempt import Attempt
 from blueque.limits import Limits
 from blueque.watch import Watch
@@ -326,6 +326,21 @@ def test_the_attempt_of_a_task_that_a_person_has_requeued_is_stopped_and_its_res
     done = ended(programs.client, task.id)
     assert (done.result, done.pid, done.attempt, done.token) == ("done", again.pid, 2, again.token)
     assert len(ledger(programs)) == 2 and is_sound(programs.client)
+
+
+def test_a_task_that_a_key_has_made_anew_is_not_overwritten_by_the_attempt_of_its_former_self(programs, given_up):
+    task, slot, _ = given_up
+    queue = programs.client.get_queue("work")
+    queue.delete_task(programs.client.get_task(task.id))
+    protocol.enqueue(programs.client._redis, "work", task.id, "another", None, time.time())     # as the same key does
+    os.kill(slot, signal.SIGCONT)
+    until(lambda: not is_there(task.pid), what="the end of the attempt")
+    client = programs.client
+    new = until(lambda: (seen := client.get_task(task.id)).status == "started" and seen, what="the run of the new one")
+    assert (new.parameters, new.attempt) == ("another", 1) and new.token != task.token
+    let_go(programs)
+    assert ended(programs.client, task.id).token == new.token
+    assert is_sound(programs.client)
 
 
 def test_a_task_declared_lost_whose_listener_is_gone_too_is_found_in_the_spool_and_completes(programs, given_up):

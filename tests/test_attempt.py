@@ -64,6 +64,25 @@ def test_a_full_disk_leaves_no_half_of_it(attempt, monkeypatch):
     assert attempt.read_ending() is None and os.listdir(attempt.path) == ["task"]
 
 
+def test_what_has_lost_its_files_may_have_begun(attempt):
+    os.unlink(f"{attempt.path}/task")
+    assert attempt.has_begun() and attempt.began_at() is None
+
+
+def test_a_record_that_cannot_be_read_now_is_not_taken_for_none(attempt, monkeypatch):
+    attempt.write_exit({"status": "complete"})
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            attempt.read_exit()
+        assert attempt.has_begun() and not attempt.has_exit()
+    assert attempt.has_exit()
+
+
 @pytest.mark.parametrize("content", [b"", b'{"code": ', b"[]", b"\xff"])
 def test_what_is_not_whole_is_no_word_of_an_end(attempt, content):
     write(attempt, "status", content)

@@ -272,3 +272,14 @@ def test_a_pid_is_a_number(client, queue, listener):
     for pid in ("77", 77.0, True, None):
         with pytest.raises(InvalidType):
             processor.start(pid)
+
+
+def test_an_end_that_is_recorded_is_no_failure_for_want_of_a_wake_up_call(client, start, cli):
+    processor, task_id = start(lock="customer")
+    cli.delete("blueque_waiting_customer")
+    cli.set("blueque_waiting_customer", "of another program")
+
+    processor.complete("done")
+
+    assert client.get_task(task_id).status == "complete"
+    assert not cli.exists("blueque_lock_customer")

@@ -597,6 +597,8 @@ def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, sta
     {"status": "complete", "attempt": "1", "token": "token"},
     {"status": "failed", "attempt": "1", "token": "token", "error_type": "lost"},
     {"status": "cancelled", "attempt": "0"},
+    {"status": "pending", "created": "7.5"},           # deleted since, and made anew by its key
+    {"status": "scheduled", "created": "7.5"},
 ], ids=repr)
 def test_what_has_moved_on_is_not_put_back(redis, cli, state, now):
     cli.hset("blueque_task_t1", mapping={"queue": "video", "parameters": "in", "created": "5.5", **now})

@@ -25,6 +25,11 @@ WORK = """
         mark.with_suffix(".new").rename(mark)
         if task.parameters == "leave a child":
             subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 1000"])
+        if task.parameters == "fork a helper" and os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(60)
+            os._exit(0)
         while not (Path("go").exists() or Path(f"go.{task.id}").exists()):
             time.sleep(0.005)
         mark.unlink()
@@ -105,6 +110,20 @@ def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of
     let_go(programs, two)
     assert ended(programs.client, two).status == "complete"
     until(lambda: pool.free()["gpu"] == 2, what="both back")
+
+
+def test_a_helper_that_a_task_forks_and_leaves_behind_holds_nothing_of_its_resources(programs, pool):
+    start(programs, "gpu=2")
+    (task_id,) = enqueue(programs, GPU, parameters="fork a helper")
+    run_by(programs, task_id)
+    node = programs.client.get_task(task_id).node
+    os.kill(pid_of(node), signal.SIGKILL)
+    until(lambda: programs.client.get_task(task_id).node != node, what="the adoption")
+
+    let_go(programs, task_id)
+
+    assert ended(programs.client, task_id).status == "complete"
+    until(lambda: pool.free()["gpu"] == 2, what="both free")
 
 
 def test_amounts_are_handed_out_too_and_small_tasks_fill_what_is_left(programs, pool):

@@ -24,6 +24,7 @@ class Standing(NamedTuple):
     attempt: str | None = None
     cancel: str | None = None
     error_type: str | None = None
+    created: str | None = None
 
 
 def register(
@@ -92,7 +93,7 @@ def beat(
         ("SISMEMBER", keys.listeners(queue), node),
     ]
     if task is not None:
-        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type")]
+        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type", "created")]
     look = Look([registration, keys.listeners(queue)], reads)
     standing: Standing = transact(redis, "beat", look, decide)
     return standing

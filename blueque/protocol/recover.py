@@ -255,7 +255,8 @@ def reassert(
     """Put back a running attempt that Redis has lost, as after a failover; return the fields of the task.
 
     ours: the fields of the task as we know them, its pid and token among them.
-    None: it is not for us to put back: another attempt has begun, or the task has ended. Raises NotRegistered.
+    None: it is not for us to put back: another attempt has begun, the task has ended, or there is another one of that id.
+    Raises NotRegistered.
     """
     attempt, token = int(ours.get("attempt", "0")), ours["token"]
 
@@ -269,6 +270,9 @@ def reassert(
         is_older = its_attempt.isdecimal() and int(its_attempt) < attempt
         is_ours = status == "reserved" and fields.get("token") == token
         if status is not None and not is_ours and not (is_older and status in ("pending", "scheduled")):
+            return Answer(None)
+        # Deleted since, and made anew by its key: that is another task, and has a right to run.
+        if status is not None and fields.get("created") != ours.get("created"):
             return Answer(None)
         news = {**ours, "status": "started", "node": node, "updated": str(now)}
         held: list[Command] = [("LPUSH", keys.reserved(queue, node), task)] if place is None else []

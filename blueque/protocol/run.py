@@ -134,14 +134,15 @@ def _reserve(
         if status != "pending" or fields.get("queue") != queue:
             return Change([("LREM", reserved, 1, task)], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
-        needs = needs_of(line) or Needs()
+        named = needs_of(line)                         # None: nobody can meet what makes no sense
+        needs = named or Needs()
         if room != (needs.lock, limit is not None):
             return Answer(_Room(needs.lock, limit is not None))
         # It may have been put in a line where it does not belong, as by a producer of 1.0.0 that sends an id again.
-        want = None if is_met and at_hand in (None, needs.resources) else "resources"
+        want = None if named is not None and is_met and at_hand in (None, needs.resources) else "resources"
         if needs.lock is not None and holders >= needs.limit:
             want = "lock"
-        elif limit is not None and limit.isdecimal() and max(counts) >= int(limit):
+        elif limit is not None and limit.isdecimal() and max(counts) >= int(limit[:20]):
             want = "limit"
         if want is not None:
             return Change([("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want)

@@ -49,7 +49,7 @@ def beat_all(
     reads: list[Command] = [("HMGET", registration, "instance", "state", "order") for registration in registrations]
     reads += [("SISMEMBER", keys.listeners(pulse.queue), pulse.node) for pulse in pulses]
     if task is not None:
-        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type")]
+        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type", "created")]
     look = Look([*registrations, *[keys.listeners(pulse.queue) for pulse in pulses]], reads)
     beaten: tuple[Standing, list[str]] = transact(redis, "beat_all", look, decide)
     return beaten
