@@ -33,13 +33,14 @@ def absence_of_keys(tasks: Sequence[str]) -> Look:
 
 def turn(queue: str, node: str) -> Look:
     """For pop: are we still the listener that registered, may it take anything, and is there more than one line?"""
-    key, settings = keys.listener(queue, node), keys.settings(queue)
+    key, settings, lines = keys.listener(queue, node), keys.settings(queue), keys.lines(queue)
     return Look(
-        (key, settings),
+        # The lines as well: a line that has come since we looked may have the turn.
+        (key, settings, lines),
         (
             ("HMGET", key, "instance", "state"),
             ("HMGET", settings, "paused", "max_concurrency"),
-            ("ZCARD", keys.lines(queue)),
+            ("ZCARD", lines),
         ),
     )
 

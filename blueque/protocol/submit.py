@@ -94,10 +94,11 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
         known = dict(zip(due, snapshots, strict=True))
         # One that has been put in line, has run and is to run again later is not due any more.
         hints = [task for task, score in zip(due, scores, strict=True) if score is not None and float(score) <= now]
-        moved = [task for task in hints if known[task][0] == "scheduled"]
+        # One that is scheduled in another queue, into which it was moved, is not ours to put in line.
+        moved = [task for task in hints if known[task][:2] == ["scheduled", queue]]
         by_line: dict[str, list[str]] = {}
         for task in moved:
-            by_line.setdefault(line_of(*known[task][3:]), []).append(task)
+            by_line.setdefault(line_of(*known[task][4:]), []).append(task)
         if not hints:
             return Answer([])
         commands: list[Command] = [("ZREM", keys.scheduled(queue), *hints)]
@@ -107,14 +108,14 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
             commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         for task in moved:
-            _, attempt, created, *_ = known[task]
+            _, _, attempt, created, *_ = known[task]
             if attempt is None and created is not None:     # perhaps made by 1.0.0, which keeps no such index
                 commands += [("ZADD", keys.tasks(queue), created, task)]
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
     reads: list[tuple[str, ...]] = [("ZMSCORE", keys.scheduled(queue), *due)]
-    reads += [("HMGET", key, "status", "attempt", "created", "priority", "needs") for key in watch]
+    reads += [("HMGET", key, "status", "queue", "attempt", "created", "priority", "needs") for key in watch]
     moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
     return moved
 
