@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import model
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
 
+import blueque.inspector
 import blueque.listener
 import blueque.processor
 import blueque.queue
@@ -35,6 +36,7 @@ MAX_BYTES = 1000
 
 NODES = {"video": ("host_1", "host_2", "host_3"), "audio": ("host_1", "host_4")}
 FACTS = {"beat_every": 10.0, "lease": 60.0, "lost_after": 600.0}
+TOTALS = {"host_1": {"gpu": 2}, "host_2": {"gpu": 1}}   # what a node has; others have nothing
 POLICIES: dict[str, dict[str, Any]] = {
     "twice": {"max": 2, "backoff": 0.0, "interruptions": 1},
     "later": {"max": 1, "backoff": 8.0, "on": ("ValueError",), "interruptions": 0},
@@ -45,12 +47,25 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 Call = Callable[[], Any]
 
+
+class Pool:
+    """What a node has, of which nobody takes anything away: that is for test_resources.py."""
+
+    def __init__(self, totals: dict[str, int]) -> None:
+        self.totals = totals
+
+    def claim(self, wanted: Mapping[str, int]) -> Pool | None:
+        return self if all(self.totals.get(name, 0) >= amount for name, amount in wanted.items()) else None
+
+    def close(self) -> None:
+        pass
+
 # What else than a task a transaction may answer.
 WORDS = (*STATUSES, "cancelling", "released", "dropped", "claimed")
 
 
 class Clock:
-    """What the objects take for the module time, and for the module uuid."""
+    """What the objects take for the module time, and for the modules uuid and random."""
 
     def __init__(self) -> None:
         self.set_back()
@@ -60,6 +75,11 @@ class Clock:
 
     def time(self) -> float:
         return self.now
+
+    monotonic = time
+
+    def shuffle(self, some: list[str]) -> None:
+        """Leave it to chance, which has them come in their order."""
 
     def uuid4(self) -> str:
         self.made += 1
@@ -76,6 +96,7 @@ def own_clock() -> Iterator[None]:
         for module in (blueque.queue, blueque.listener, blueque.processor):
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.queue, "uuid", clock))
+        stack.enter_context(mock.patch.object(blueque.inspector, "random", clock))
         yield
 
 
@@ -201,6 +222,7 @@ class Machine(RuleBasedStateMachine):
         return self.connections[-1]
 
     def teardown(self) -> None:
+        self.tally.update(self.model.happened)
         for redis in self.connections:
             redis.close()
 
@@ -283,9 +305,12 @@ class Machine(RuleBasedStateMachine):
         """Register a new listener, or one that has learned that it is not registered."""
         redis = actor.redis if actor is not None else self.connect()
         instance = f"life {len(self.actors)} at {clock.now}"
+        totals = TOTALS.get(node, {})
+        resources = ",".join(f"{name}={amount}" for name, amount in totals.items())
+        facts = {**FACTS, "spool": f"/spool/{node}", "resources": resources}
         got = self.both(
-            "register", lambda: protocol.register(redis, queue, node, instance, FACTS, clock.now, dead),
-            lambda: self.model.register(queue, node, instance, FACTS, clock.now, dead),
+            "register", lambda: protocol.register(redis, queue, node, instance, facts, clock.now, dead),
+            lambda: self.model.register(queue, node, instance, facts, clock.now, dead),
         )
         if got.raised is not None:
             return
@@ -293,7 +318,8 @@ class Machine(RuleBasedStateMachine):
             actor = Actor(Life(queue, node, instance), redis, Listener(redis, queue))
             self.actors.append(actor)
         life, listener = actor.life, actor.listener
-        life.instance, life.beat, life.is_unsure = instance, 0, True
+        life.instance, life.beat, life.is_unsure, life.totals = instance, 0, True, totals
+        listener.pool = Pool(totals)
         listener._node, listener._pid, listener.instance = node, os.getpid(), instance
         listener._beat, listener._is_unsure = 0, True
 
@@ -395,6 +421,7 @@ class Machine(RuleBasedStateMachine):
         is_lost = its is not None and its.is_lost
         got = self.both(how, *self._ways_to_end(attempt, facts)[how])
         if got.raised is None:
+            self.model.wake_waiting(attempt.mine.owner.get("lock"))
             self.note(f"{how} became {its and its.status}")
             self.note("end of a lost attempt" if is_lost else "end told twice" if is_told else "end")
             self.results.setdefault(attempt.token or "", _result_of(attempt))
@@ -454,6 +481,7 @@ class Machine(RuleBasedStateMachine):
         said = Counter(
             (one.code, one.task or one.node) for one in found
             if hints[one.task or ""] < 2 or one.code not in ("misplaced", "double", "popped", "held", "no_hash")
+            if one.code not in ("stuck", "overfull", "empty_line")     # a want of listeners, or too many: no blemish
         )
         assert said == self.model.blemishes(), "\n".join(one.sentence for one in found)
 
@@ -499,6 +527,19 @@ class Picture(Redis):
     def _sscan(self, key: str, *_: Any) -> list[Any]:
         return ["0", list(self._everything.get(key, ()))]
 
+    def _llen(self, key: str) -> int:
+        return len(self._everything.get(key, ()))
+
+    def _lindex(self, key: str, place: int) -> str | None:
+        line = self._everything.get(key)
+        return line[place] if line else None
+
+    def _zscore(self, key: str, member: str) -> float | None:
+        return self._everything.get(key, {}).get(member)
+
+    def _sismember(self, key: str, member: str) -> int:
+        return int(member in self._everything.get(key, ()))
+
     def _exists(self, key: str) -> int:
         return int(key in self._everything)
 
@@ -529,7 +570,7 @@ def _ask(key: str, value: Any) -> Command:
 
 
 def _is_hash(key: str) -> bool:
-    return key.startswith((keys.task(""), keys.listener("", "")[:-1]))
+    return key.startswith((keys.task(""), keys.listener("", "")[:-1], keys.settings("")))
 
 
 def _result_of(attempt: Attempt) -> str:

@@ -13,9 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blueque import keys
-from blueque.errors import NodeTaken, NotCancellable, NotFailed, NotFinished, NotOwner, NotRegistered, WrongQueue
+from blueque.errors import (
+    NodeTaken,
+    NotCancellable,
+    NotFailed,
+    NotFinished,
+    NotFree,
+    NotOwner,
+    NotRegistered,
+    NotWaiting,
+    WrongQueue,
+)
 
 Fields = dict[str, Any]
+
+# What the tasks of the test can need: resources, a lock, and how many may hold that.
+NEEDS: dict[str, tuple[dict[str, int], str | None, int]] = {
+    "": ({}, None, 0), "lock:one=1": ({}, "one", 1), "lock:two=2": ({}, "two", 2), "gpu=1": ({"gpu": 1}, None, 0),
+    "gpu=2,lock:two=2": ({"gpu": 2}, "two", 2),
+}
+BETWEEN_LOOKS = 10.0                                   # seconds between two looks of a listener at who holds a lock
 
 POLICY = {"max": 3, "backoff": 10.0, "factor": 2.0, "on": (), "exit_codes": (), "interruptions": 3}
 
@@ -36,6 +53,8 @@ class Task:
     status: str | None
     updated: float
     attempt: int | None = None
+    priority: int = 0
+    needs: str = ""
     policy: Mapping[str, Any] | None = None            # its own, as the field `retry` has it
     given: Fields = field(default_factory=dict)        # by whoever made it; never changes
     owner: Fields = field(default_factory=dict)        # whose the newest attempt is
@@ -45,8 +64,13 @@ class Task:
     @property
     def fields(self) -> dict[str, str]:
         news = {"queue": self.queue, "status": self.status, "updated": self.updated, "attempt": self.attempt}
+        news |= {"priority": self.priority or None, "needs": self.needs or None}
         everything = {**news, **self.given, **self.owner, **self.outcome, **self.past}
         return {name: str(value) for name, value in everything.items() if value is not None}
+
+    @property
+    def line(self) -> str:
+        return f"{self.priority},{self.needs}" if self.needs else str(self.priority)
 
     @property
     def is_lost(self) -> bool:
@@ -66,6 +90,9 @@ class Life:
     beat: int = 0
     is_unsure: bool = True
     has_marker: bool = False
+    has_order: bool = False
+    totals: Mapping[str, int] = field(default_factory=dict)            # what its node has
+    looks: dict[tuple[str, str | None], float] = field(default_factory=dict)  # when it will look at who holds that again
 
 
 class Model:
@@ -73,7 +100,12 @@ class Model:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task] = {}
-        self.lines: dict[str, list[str]] = defaultdict(list)              # by queue; the next one first
+        self.lines: dict[tuple[str, str], list[str]] = defaultdict(list)  # by queue and name; the next one first
+        self.names: dict[str, set[str]] = defaultdict(set)                # of the lines that everybody knows of
+        self.holders: dict[str, set[str]] = defaultdict(set)              # by lock
+        self.waiting: dict[str, set[str]] = defaultdict(set)              # by lock: lines and queues
+        self.counted: dict[str, set[str]] = defaultdict(set)
+        self.settings: dict[str, Fields] = defaultdict(dict)
         self.scheduled: dict[str, dict[str, float]] = defaultdict(dict)
         self.ended: dict[tuple[str, str], list[str]] = defaultdict(list)  # by queue and status; newest first
         self.held: dict[tuple[str, str], list[str]] = defaultdict(list)   # by queue and node; newest first
@@ -85,6 +117,7 @@ class Model:
         self.beats: dict[str, dict[str, float]] = defaultdict(dict)
         self.awake: set[str] = set()                                      # queues whose wake-up marker is set
         self.orders: set[tuple[str, str]] = set()
+        self.happened: Counter[str] = Counter()        # inside what is done, and cannot be seen from outside
         self.consents: Counter[str] = Counter()        # how often somebody who may has let a task be started once more
 
     # What it all looks like from outside
@@ -94,7 +127,8 @@ class Model:
         found: dict[str, Any] = {keys.task(task): its.fields for task, its in self.tasks.items()}
         found[keys.QUEUES] = {queue: float(len(self.members[queue])) for queue in self.queues}
         for queue in self.queues:
-            found[keys.pending(queue)] = self.lines[queue][::-1]
+            found[keys.lines(queue)] = {name: float(name.partition(",")[0]) for name in self.names[queue]}
+            found[keys.counted(queue)] = self.counted[queue]
             found[keys.scheduled(queue)] = self.scheduled[queue]
             found[keys.complete(queue)] = self.ended[queue, "complete"]
             found[keys.failed(queue)] = self.ended[queue, "failed"]
@@ -106,6 +140,14 @@ class Model:
             found[keys.wake(queue)] = {"0": 0.0} if queue in self.awake else {}
         for pair, held in self.held.items():
             found[keys.reserved(*pair)] = held
+        for pair, line in self.lines.items():
+            found[keys.line(*pair)] = line[::-1]
+        for lock, holders in self.holders.items():
+            found[keys.lock(lock)] = holders
+        for lock, lines in self.waiting.items():
+            found[keys.waiting(lock)] = lines
+        for queue, given in self.settings.items():
+            found[keys.settings(queue)] = {name: str(value) for name, value in given.items()}
         for pair, known in self.registrations.items():
             found[keys.listener(*pair)] = {name: str(value) for name, value in known.items()}
         for pair in self.orders:
@@ -131,26 +173,43 @@ class Model:
         for (queue, node), known in self.registrations.items():
             if known["state"] == "dead" and not self.held[queue, node]:
                 found["dead_listener", node] += 1
-        places: list[tuple[str, Any, Any]] = [(queue, "pending", line) for queue, line in self.lines.items()]
-        places += [(queue, "scheduled", some) for queue, some in self.scheduled.items()]
-        for _, status, some in places:
-            found.update((code, task) for task in some if hints[task] == 1 and (code := self._stale(task, status)))
+        places: list[tuple[str, str, Any]] = [(*pair, line) for pair, line in self.lines.items()]
+        places += [(queue, "", some) for queue, some in self.scheduled.items()]
+        for queue, line, some in places:
+            found.update((code, task) for task in some if hints[task] == 1 and (code := self._stale(task, queue, line)))
+        rooms: list[tuple[str | None, str, Any, set[str]]] = [
+            (None, "lock", lock, holders) for lock, holders in self.holders.items()
+        ]
+        rooms += [(queue, "counted", 1, some) for queue, some in self.counted.items()]
+        for its_queue, name, value, holders in rooms:
+            some = [(self._intruder(task, its_queue, name, value), task) for task in sorted(holders) if hints[task] < 2]
+            found.update((code, task) for code, task in some if code is not None)
         for (queue, node), held in self.held.items():
             found.update((code, task) for task in held if hints[task] == 1 and (code := self._held(queue, node, task)))
         return found
 
-    def _stale(self, task: str, *statuses: str) -> str | None:
-        """Return what is wrong with a hint of a task that should have one of these statuses."""
+    def _stale(self, task: str, queue: str, line: str | None = None) -> str | None:
+        """Return what is wrong with a hint in this line; empty: among the scheduled tasks; None: where no task should be."""
         its = self.tasks.get(task)
         if its is None:
             return "no_hash"
+        is_right = its.status == "scheduled" if line == "" else its.status == "pending" and its.line == line
         # A stump is found as that, and nothing else is said of it.
-        return "misplaced" if its.queue is not None and its.status not in statuses else None
+        return "misplaced" if its.queue is not None and not (is_right and its.queue == queue) else None
+
+    def _intruder(self, task: str, queue: str | None, name: str, value: Any) -> str | None:
+        """Return what is wrong with who holds a lock, or a place of a queue."""
+        its = self.tasks.get(task)
+        if its is None:
+            return "no_hash"
+        is_right = its.status in ("reserved", "started") and its.owner.get(name) == value and queue in (None, its.queue)
+        return "misplaced" if its.queue is not None and not is_right else None
 
     def _held(self, queue: str, node: str, task: str) -> str | None:
         its, lives = self.tasks.get(task), self.lives(queue, node)
-        if its is None or its.queue is None or its.status not in ("pending", "reserved", "started"):
-            return self._stale(task)
+        is_busy = its is not None and its.queue == queue and its.status in ("pending", "reserved", "started")
+        if its is None or not is_busy:
+            return self._stale(task, queue)
         if its.status == "pending":
             return "popped" if lives else "held"
         if its.owner["node"] != node:
@@ -163,35 +222,66 @@ class Model:
 
     # Tasks come and go
 
-    def enqueue(self, task: str, queue: str, given: Fields, policy: Any, now: float) -> bool:
+    def enqueue(
+        self, task: str, queue: str, given: Fields, policy: Any, now: float, priority: int = 0, needs: str = ""
+    ) -> bool:
         if task in self.tasks:
             return False
-        self._make(queue, task, "pending", given, policy, now)
+        self._make(queue, task, "pending", given, policy, now, priority, needs)
         self._put_in_line(queue, task)
         return True
 
-    def schedule(self, task: str, queue: str, given: Fields, policy: Any, eta: float, now: float) -> bool:
+    def schedule(
+        self, task: str, queue: str, given: Fields, policy: Any, eta: float, now: float, priority: int = 0, needs: str = ""
+    ) -> bool:
         if task in self.tasks:
             return False
-        self._make(queue, task, "scheduled", given, policy, now)
+        self._make(queue, task, "scheduled", given, policy, now, priority, needs)
         self.tasks[task].past["eta"] = eta
         self.scheduled[queue][task] = eta
         return True
 
-    def _make(self, queue: str, task: str, status: str, given: Fields, policy: Any, now: float) -> None:
-        self.tasks[task] = Task(queue, status, now, 0, policy, {**given, "created": now})
+    def _make(
+        self, queue: str, task: str, status: str, given: Fields, policy: Any, now: float, priority: int, needs: str
+    ) -> None:
+        self.tasks[task] = Task(queue, status, now, None, priority, needs, policy, {**given, "created": now})
         self.consents[task] = 1
         self.queues.add(queue)
         self.index[queue][task] = now
 
     def _put_in_line(self, queue: str, task: str, is_next: bool = False) -> None:
-        self.lines[queue].insert(0 if is_next else len(self.lines[queue]), task)
+        self.stand(queue, task, is_next)
         self.awake.add(queue)
+
+    def stand(self, queue: str, task: str, is_next: bool = False) -> None:
+        name = self.tasks[task].line
+        line = self.lines[queue, name]
+        line.insert(0 if is_next else len(line), task)
+        if name != "0":
+            self.names[queue].add(name)
+        _, lock, _ = NEEDS[self.tasks[task].needs]
+        if lock is not None:
+            self.waiting[lock].add(f"{name}_{queue}")
+
+    def leave_line(self, queue: str, task: str) -> None:
+        """Take every entry of the task out of the line in which it has to stand."""
+        pair = (queue, self.tasks[task].line)
+        self.lines[pair] = [other for other in self.lines[pair] if other != task]
+
+    def drop_line(self, queue: str, name: str) -> bool:
+        if name == "0" or self.lines[queue, name]:
+            return False
+        self.names[queue].discard(name)
+        _, lock, _ = NEEDS[name.partition(",")[2]]
+        if lock is not None:
+            self.waiting[lock].discard(f"{name}_{queue}")
+        return True
 
     def enqueue_due(self, queue: str, now: float, limit: int) -> list[str] | None:
         waiting = self.scheduled[queue]
         due = sorted((task for task in waiting if waiting[task] <= now), key=lambda task: (waiting[task], task))[:limit]
-        moved = [task for task in due if task in self.tasks and self.tasks[task].status == "scheduled"]
+        known = [(task, self.tasks[task]) for task in due if task in self.tasks]
+        moved = [task for task, its in known if (its.status, its.queue) == ("scheduled", queue)]
         for task in due:
             del waiting[task]
         for task in moved:
@@ -241,7 +331,8 @@ class Model:
         if its.status == "scheduled":
             self.scheduled[queue].pop(task, None)
         if its.status == "pending":
-            self.lines[queue] = [other for other in self.lines[queue] if other != task]
+            self.leave_line(queue, task)
+        self._make_room(queue, task)
         if its.status == "reserved":
             _drop(self.held[queue, its.owner["node"]], task)
         its.owner = {}
@@ -254,6 +345,111 @@ class Model:
         its.outcome = {**facts, "finished": now}
         its.past.pop("cancel", None)
         self.ended[queue, "cancelled"].insert(0, task)
+
+    def _make_room(self, queue: str, task: str) -> None:
+        """Let go of the lock, and of the place among those that may run, and wake one who may have waited for it."""
+        owner = self.tasks[task].owner
+        if "lock" in owner:
+            self.holders[owner["lock"]].discard(task)
+        if "counted" in owner:
+            self.counted[queue].discard(task)
+        if {"lock", "counted"} & owner.keys():
+            self.awake.add(queue)
+
+    def _hold_room(self, queue: str, task: str, owner: Fields) -> None:
+        """Hold again what an attempt held, whoever holds it now."""
+        if "lock" in owner:
+            self.holders[owner["lock"]].add(task)
+            _, _, limit = NEEDS[self.tasks[task].needs]
+            self.happened["more hold a lock than may"] += len(self.holders[owner["lock"]]) > limit
+        if "counted" in owner:
+            self.counted[queue].add(task)
+
+    def wake_waiting(self, lock: str | None) -> None:
+        """Wake every queue that has, or had, tasks which wait for a lock."""
+        self.awake |= {line.partition("_")[2] for line in self.waiting[lock]} if lock is not None else set()
+
+    def free(self, queue: str, task: str, lock: str | None) -> bool:
+        its = self.tasks.get(task)
+        field, value = ("counted", 1) if lock is None else ("lock", lock)
+        if its is not None and its.status in ("reserved", "started") and its.owner.get(field) == value:
+            return False
+        (self.counted[queue] if lock is None else self.holders[lock]).discard(task)
+        return True
+
+    # Who waits, and whether anybody may go on
+
+    def _waits(self, queue: str, task: str) -> tuple[Task, bool]:
+        """Return a task that waits, and whether it stands in its line: if not, somebody has popped it."""
+        its = self.tasks.get(task)
+        if its is None or its.status not in ("pending", "scheduled"):
+            raise Refusal(NotWaiting)
+        if its.queue != queue:
+            raise Refusal(WrongQueue)
+        return its, its.status == "pending" and task in self.lines[queue, its.line]
+
+    def set_priority(self, queue: str, task: str, priority: int, now: float) -> None:
+        its, is_in_line = self._waits(queue, task)
+        if its.priority == priority:
+            return
+        its.updated = now
+        if is_in_line:
+            self.leave_line(queue, task)
+        its.priority = priority
+        if is_in_line:
+            self._put_in_line(queue, task)
+
+    def put_first(self, queue: str, task: str, now: float) -> None:
+        its, is_in_line = self._waits(queue, task)
+        if not is_in_line:
+            raise Refusal(NotWaiting)
+        its.updated = now
+        self.leave_line(queue, task)
+        self._put_in_line(queue, task, is_next=True)
+
+    def move(self, queue: str, task: str, to: str, now: float) -> None:
+        if task in self.tasks and self.tasks[task].queue == to:
+            return
+        its, is_in_line = self._waits(queue, task)
+        if its.status == "pending" and not is_in_line:
+            raise Refusal(NotWaiting)
+        its.updated = now
+        self.queues.add(to)
+        self.index[queue].pop(task, None)
+        self.index[to][task] = its.given["created"]
+        self.leave_line(queue, task) if is_in_line else self.scheduled[queue].pop(task, None)
+        its.queue = to
+        if is_in_line:
+            self._put_in_line(to, task)
+        else:
+            self.scheduled[to][task] = its.past["eta"]
+
+    def pause(self, queue: str, by: str, reason: str | None, now: float) -> bool:
+        its = self.settings[queue]
+        if "paused" in its:
+            return False
+        its |= {"paused": now, "paused_by": by, **({"paused_reason": reason} if reason else {})}
+        return True
+
+    def resume(self, queue: str) -> bool:
+        its = self.settings[queue]
+        if "paused" not in its:
+            return False
+        self.settings[queue] = {name: its[name] for name in its if not name.startswith("paused")}
+        self.awake.add(queue)
+        return True
+
+    def set_max_concurrency(self, queue: str, most: int | None) -> None:
+        if self.settings[queue].get("max_concurrency") == most:
+            return
+        self.settings[queue].pop("max_concurrency", None)
+        if most is not None:
+            self.settings[queue]["max_concurrency"] = most
+        self.awake.add(queue)
+
+    def is_full(self, queue: str) -> bool:
+        most = self.settings[queue].get("max_concurrency")
+        return most is not None and max(len(self.counted[queue]), len(self.started[queue])) >= most
 
     def requeue(self, queue: str, task: str, mark: str, now: float) -> None:
         its = self.tasks.get(task)
@@ -351,7 +547,8 @@ class Model:
             life.has_marker = True
         else:
             self.orders.remove((life.queue, life.node))
-        return life.has_marker or bool(self.lines[life.queue])
+            life.has_order = True
+        return life.has_marker or life.has_order or bool(self.lines[life.queue, "0"] or self.names[life.queue])
 
     # One attempt
 
@@ -361,31 +558,140 @@ class Model:
             self.beat(life, now)
             self._pass_marker_on(life, True)
             for task in reversed(list(self.held[life.queue, life.node])):
-                if self.reserve(life, task, token, now):
+                if self._reserve_found(life, task, token, now):
                     return task
+        life.is_unsure = True
+        taken, _, refusal = self._take_next(life, None, token, now)
+        if refusal == "choose":
+            taken = self._choose(life, token, now)
+        life.is_unsure = False
+        life.has_marker = life.has_marker and taken is not None
+        return taken
+
+    def _reserve_found(self, life: Life, task: str, token: str | None, now: float) -> bool:
+        wanted, _, _ = NEEDS[self.tasks[task].needs if task in self.tasks else ""]
+        try:
+            return self.reserve(life, task, token, now, has_resources=_can_meet(life, wanted))
+        except Refusal as refusal:
+            if refusal.kind is not NotFree:
+                raise
+            return False
+
+    def _take_next(
+        self, life: Life, line: str | None, token: str | None, now: float
+    ) -> tuple[str | None, int, str | None]:
         while True:
-            life.is_unsure = True
-            popped, left, _ = self.pop(life)
-            self._pass_marker_on(life, left > 0)
-            is_taken = popped is not None and self.reserve(life, popped, token, now)
-            life.is_unsure = False
-            if popped is None or is_taken:
-                return popped
+            popped, left, refusal = self.pop(life, line)
+            if popped is None:
+                return None, left, refusal
+            try:
+                is_taken = self.reserve(life, popped, token, now, line or "0")
+            except Refusal as put_back:
+                if put_back.kind is not NotFree:
+                    raise
+                return None, left, "choose"
+            if line is None:
+                self._pass_marker_on(life, left > 0)
+            if is_taken:
+                return popped, left, None
+
+    def _choose(self, life: Life, token: str | None, now: float) -> str | None:
+        """Go through the lines, as they are now, until one has a task that can run."""
+        queue, had_marker = life.queue, life.has_marker
+        if self.is_full(queue):
+            self._free_room(life, None, now)
+            self.happened["a queue is full"] += 1
+            return None
+        taken, left, beyond = None, 0, None
+        heads = self._heads(queue)
+        while heads and taken is None:
+            name, length, is_locked = heads.pop(0)
+            wanted, lock, _ = NEEDS[name.partition(",")[2]]
+            if not length:
+                self.happened["an empty line is dropped"] += self.drop_line(queue, name)
+            elif is_locked:
+                self._free_room(life, lock, now)
+                self.happened["a lock is taken"] += 1
+            elif not _can_meet(life, wanted):
+                beyond = beyond or wanted
+            else:
+                taken, left, _ = self._take_next(life, name, token, now)
+                if not left:
+                    self.drop_line(queue, name)
+                if taken is None and wanted:
+                    beyond = beyond or wanted
+        if taken is not None:
+            self._pass_marker_on(life, left > 0 or any(length for _, length, _ in heads))
+        if beyond is not None and had_marker:
+            self._call_another(life, beyond)
+        return taken
+
+    def _heads(self, queue: str) -> list[tuple[str, int, bool]]:
+        """Return for each line its name, its length and whether its lock is taken, in the order of their turns."""
+
+        def turn(name: str) -> tuple[int, bool, float]:
+            line = self.lines[queue, name]
+            first = self.tasks.get(line[0]) if line else None
+            return -int(name.partition(",")[0]), bool(line), first.given.get("created", 0.0) if first is not None else 0.0
+
+        def is_locked(name: str) -> bool:
+            _, lock, limit = NEEDS[name.partition(",")[2]]
+            return lock is not None and len(self.holders[lock]) >= limit
+
+        names = sorted(self.names[queue], key=lambda name: (int(name.partition(",")[0]), name), reverse=True)
+        names += ["0"] if self.lines[queue, "0"] else []
+        return [(name, len(self.lines[queue, name]), is_locked(name)) for name in sorted(names, key=turn)]
+
+    def _free_room(self, life: Life, lock: str | None, now: float) -> None:
+        if now < life.looks.get((life.queue, lock), 0.0):
+            return
+        life.looks[life.queue, lock] = now + BETWEEN_LOOKS
+        room = self.counted[life.queue] if lock is None else self.holders[lock]
+        idle = [
+            task for task in room if task not in self.tasks or self.tasks[task].status not in ("reserved", "started")
+        ]
+        for task in idle:
+            self.free(life.queue, task, lock)
+        if idle:
+            self.awake.add(life.queue)
+            self.wake_waiting(lock)
+            self.happened["what nobody holds is freed"] += 1
+
+    def _call_another(self, life: Life, wanted: Mapping[str, int]) -> None:
+        """Have the first idle listener of another node look for work, if that has what it needs."""
+        queue = life.queue
+        for node in sorted(self.members[queue] - {life.node}):
+            known = self.registrations.get((queue, node), {})
+            has = dict(word.split("=") for word in known.get("resources", "").split(",") if word)
+            is_fit = all(int(has.get(name, 0)) >= amount for name, amount in wanted.items())
+            if known.get("state") == "alive" and is_fit and not self.held[queue, node]:
+                self.orders.add((queue, node))
+                self.happened["another is called"] += 1
+                return
 
     def _pass_marker_on(self, life: Life, is_work_left: bool) -> None:
         if life.has_marker and is_work_left:
             self.awake.add(life.queue)
         life.has_marker = False
 
-    def pop(self, life: Life) -> tuple[str | None, int, str | None]:
+    def pop(self, life: Life, name: str | None = None) -> tuple[str | None, int, str | None]:
         self._require(life.queue, life.node, life.instance)
-        line = self.lines[life.queue]
+        known = self.settings[life.queue]
+        if "paused" in known:
+            self.happened["a queue is paused"] += 1
+            return None, 0, "paused"
+        if name is None and (self.names[life.queue] or "max_concurrency" in known):
+            return None, 0, "choose"
+        line = self.lines[life.queue, name or "0"]
         popped = line.pop(0) if line else None
         if popped is not None:
             self.held[life.queue, life.node].insert(0, popped)
         return popped, len(line), None
 
-    def reserve(self, life: Life, task: str, token: str | None, now: float) -> bool:
+    def reserve(
+        self, life: Life, task: str, token: str | None, now: float, line: str | None = None, has_resources: bool = True
+    ) -> bool:
+        """line: from which it was popped; has_resources: its node has free what it needs."""
         self._require(life.queue, life.node, life.instance)
         its, held = self.tasks.get(task), self.held[life.queue, life.node]
         if its is not None and its.status == "reserved" and its.owner.get("token") == token is not None:
@@ -397,12 +703,26 @@ class Model:
         if its is None or its.status != "pending" or its.queue != life.queue:
             held.remove(task)
             return False
+        wanted, lock, limit = NEEDS[its.needs]
+        set_aside = wanted if line is None else NEEDS[line.partition(",")[2]][0]
+        is_taken = lock is not None and len(self.holders[lock]) >= limit
+        if is_taken or self.is_full(life.queue) or set_aside != wanted or not has_resources:
+            held.remove(task)
+            self.stand(life.queue, task, is_next=True)
+            self.happened["a task is put back"] += 1
+            raise Refusal(NotFree)
         self._change(task, "reserved", now)
         if its.attempt is None:
             self.index[life.queue][task] = its.given["created"]
         its.attempt = (its.attempt or 0) + 1
         its.owner |= {"node": life.node, "token": token}
+        its.owner |= {"lock": lock} if lock is not None else {}
+        its.owner |= {"counted": 1} if "max_concurrency" in self.settings[life.queue] else {}
         its.owner.pop("pid", None)
+        self._hold_room(life.queue, task, its.owner)
+        self.happened.update(f"reserve with {name}" for name in ("lock", "counted") if name in its.owner)
+        self.happened["reserve with resources"] += bool(wanted)
+        self.happened["reserve in another line"] += its.line != "0"
         return True
 
     def start(
@@ -457,6 +777,7 @@ class Model:
         if its.status == "failed":
             self.ended[queue, "failed"].remove(task)
             return
+        self._make_room(queue, task)
         _drop(self.held[queue, its.owner["node"]], task)
         self._leave_started(queue, task)
 
@@ -575,6 +896,7 @@ class Model:
         held.remove(task)
         if its is None or its.queue != queue or not (its.status == "pending" or status == "reserved"):
             return "dropped"
+        self._make_room(queue, task)
         self._back_in_line(queue, task, its.outcome, now, is_next=True)
         return "released"
 
@@ -636,6 +958,7 @@ class Model:
             return None
         self.ended[life.queue, "failed"].remove(task)
         its.outcome = {}
+        self._hold_room(life.queue, task, its.owner)
         self._hold_started(life, task, {"pid": pid, **identity, "started": started}, now)
         return its.fields
 
@@ -652,9 +975,12 @@ class Model:
                 return None
         else:
             its = self.tasks[task] = Task(life.queue, None, now)
-        self.lines[life.queue] = [other for other in self.lines[life.queue] if other != task]
+        if its.status is None:
+            its.priority, its.needs = mine.priority, mine.needs
+        self.leave_line(life.queue, task)
         self.scheduled[life.queue].pop(task, None)
-        its.attempt, its.policy = mine.attempt, mine.policy
+        its.attempt, its.policy, its.priority = mine.attempt, mine.policy, mine.priority or its.priority
+        self._hold_room(life.queue, task, mine.owner)
         for name in ("given", "owner", "outcome", "past"):
             getattr(its, name).update(deepcopy(getattr(mine, name)))
         before = list(held)
@@ -709,6 +1035,10 @@ def _allows(policy: Mapping[str, Any], failures: int, record: Fields) -> bool:
         return True
     names = {record.get("error_type"), *record.get("error_types", ())}
     return bool(names & set(policy["on"])) or record.get("exit_code") in policy["exit_codes"]
+
+
+def _can_meet(life: Life, wanted: Mapping[str, int]) -> bool:
+    return all(life.totals.get(name, 0) >= amount for name, amount in wanted.items())
 
 
 def _drop(some: list[str], task: str) -> None:

@@ -17,8 +17,18 @@ from blueque.values import decode
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
 PARAMETERS = st.sampled_from([("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")])
-RETRIES = st.sampled_from([None, None, False, *POLICIES])
+RETRIES = st.sampled_from([None, None, False, *POLICIES, "later"])
 LIMITS = st.sampled_from([{}, {}, {"time_limit": 60, "lead": 5}, {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3}])
+# Priority, and what is needed: as `enqueue` takes it, and as it is written.
+PLAIN: dict[str, Any] = {}
+WISHES: list[tuple[dict[str, Any], int, str]] = [
+    (PLAIN, 0, ""), ({"priority": 7}, 7, ""), ({"priority": -3}, -3, ""), ({"lock": "one"}, 0, "lock:one=1"),
+    ({"lock": "one", "priority": 7}, 7, "lock:one=1"), ({"lock": ("two", 2)}, 0, "lock:two=2"),
+    ({"resources": {"gpu": 1}, "priority": 7}, 7, "gpu=1"),
+    ({"resources": {"gpu": 2}, "lock": ("two", 2), "priority": 7}, 7, "gpu=2,lock:two=2"),
+]
+WISH = st.sampled_from([*WISHES[:1] * 4, *WISHES])
+NEEDY = st.sampled_from([*WISHES[:1] * 3, WISHES[3], WISHES[3], WISHES[5], WISHES[6], WISHES[7]])
 SELDOM = st.sampled_from([False, False, False, True])
 # What an attempt can say that nobody watches any more.
 LATE = (
@@ -44,24 +54,31 @@ class Producers(Machine):
     @initialize(
         retries=st.lists(RETRIES, min_size=5, max_size=5),
         stages=st.lists(st.sampled_from(["", "pop", "reserve", "start", "start"]), min_size=5, max_size=5),
-        deaths=st.lists(st.booleans(), min_size=5, max_size=5),
+        deaths=st.lists(st.booleans(), min_size=5, max_size=5), wishes=st.lists(NEEDY, min_size=5, max_size=5),
+        most=st.sampled_from([None, None, 2]),
     )
-    def begin(self, retries: list[Any], stages: list[str], deaths: list[bool]) -> None:
+    def begin(
+        self, retries: list[Any], stages: list[str], deaths: list[bool], wishes: list[Any], most: int | None
+    ) -> None:
         """Have something to work on from the start, and something to see to."""
         for queue, nodes in NODES.items():
             for place, retry in enumerate(retries if queue == "video" else retries[:3]):
-                self.enqueue(queue, ("in.mov", None), retry, {}, None if place else 20)
+                self.enqueue(queue, ("in.mov", None), retry, {}, None if place else 20, wishes[place])
             for node in nodes:
                 self.register(queue, node, None)
+        protocol.set_max_concurrency(self.person, "video", most)
+        self.model.set_max_concurrency("video", most)
         for actor, stage, is_dead in zip(self.actors, stages, deaths, strict=True):
             self.take_as_far_as(actor, stage)
             actor.is_up = not is_dead
 
     @rule(
         queue=QUEUES, parameters=PARAMETERS, retry=RETRIES, limits=LIMITS,
-        delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]),
+        delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]), wish=WISH,
     )
-    def enqueue(self, queue: str, parameters: tuple[str, str | None], retry: Any, limits: Any, delay: Any) -> None:
+    def enqueue(
+        self, queue: str, parameters: tuple[str, str | None], retry: Any, limits: Any, delay: Any, wish: Any
+    ) -> None:
         """Make a task, now, for later, or as 1.0.0 does."""
         clock.now += TICK
         if delay == "1.0.0":
@@ -73,14 +90,15 @@ class Producers(Machine):
         if policy is not None:
             given["retry"] = policy.to_text() if policy else "null"
         its = (queue, given, whole(retry or None))
+        wanted, *wishes = wish
         if delay is None:
-            task = self.queue(queue).enqueue(value, retry=policy, **limits)
+            task = self.queue(queue).enqueue(value, retry=policy, **limits, **wanted)
         else:
-            task = self.queue(queue).schedule(value, clock.now + delay, retry=policy, **limits)
+            task = self.queue(queue).schedule(value, clock.now + delay, retry=policy, **limits, **wanted)
         if delay is None or delay < 0:
-            assert self.model.enqueue(task, *its, clock.now)
+            assert self.model.enqueue(task, *its, clock.now, *wishes)
         else:
-            assert self.model.schedule(task, *its, clock.now + delay, clock.now)
+            assert self.model.schedule(task, *its, clock.now + delay, clock.now, *wishes)
         self.note("enqueue" if delay is None else "schedule")
         self._remember(task)
 
@@ -132,7 +150,7 @@ class Producers(Machine):
         LegacyQueue(self.redis, queue).enqueue(task, "old", clock.now)
         its = model.Task(queue, "pending", clock.now, given={"parameters": "old", "created": clock.now})
         self.model.tasks[task], self.model.consents[task] = its, 1
-        self.model.lines[queue].append(task)
+        self.model.lines[queue, "0"].append(task)
         self._remember(task)
         self.note("1.0.0 enqueues")
 
@@ -150,10 +168,10 @@ class Producers(Machine):
         self.note(f"hint at {its.status if its is not None else 'nothing'}")
         if kind == "last":
             self.redis.read(("LPUSH", keys.pending(queue), task))
-            self.model.lines[queue].append(task)
+            self.model.lines[queue, "0"].append(task)
         else:
             self.redis.read(("RPUSH", keys.pending(queue), task))
-            self.model.lines[queue].insert(0, task)
+            self.model.lines[queue, "0"].insert(0, task)
         if kind == "stump" and its is None:
             self.redis.read(("HSET", keys.task(task), "status", "complete", "result", "x", "updated", clock.now))
             self.model.tasks[task] = model.Task(None, "complete", clock.now, outcome={"result": "x"})
@@ -184,7 +202,7 @@ class People(Machine):
         task = self.pick(data, [task for task, its in self.model.tasks.items() if its.status == status] or self.known)
         queue = self.queue_of(task)
         if is_wrong_queue:
-            queue = "audio" if queue == "video" else "video"
+            queue = _other(queue)
         self.both(
             f"cancel {status}", lambda: self.queue(queue).cancel(task, "ann", reason),
             lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
@@ -251,6 +269,90 @@ class People(Machine):
         )
 
 
+    # What waits, and what may run
+
+    @rule(
+        data=st.data(), how=st.sampled_from(["set_priority", "put_first", "move"]), priority=st.sampled_from([0, 7, 7, -3]),
+        is_any=SELDOM, is_wrong_queue=SELDOM, is_answer_lost=SELDOM,
+    )
+    def wait_otherwise(
+        self, data: st.DataObject, how: str, priority: int, is_any: bool, is_wrong_queue: bool, is_answer_lost: bool
+    ) -> None:
+        """Have a task that waits, or any task, wait at another place."""
+        waiting = [*self.has("scheduled") * 2, *self.has("pending")]
+        task = self.pick(data, (not is_any and waiting) or self.known)
+        queue, its = self.queue_of(task), self.model.tasks.get(task)
+        if is_wrong_queue:
+            queue = _other(queue)
+        before = (its.queue, its.line, its.status) if its is not None else None
+        ways = {
+            "set_priority": (
+                lambda: self.queue(queue).set_priority(task, priority),
+                lambda: self.model.set_priority(queue, task, priority, clock.now),
+            ),
+            "put_first": (
+                lambda: self.queue(queue).put_first(task), lambda: self.model.put_first(queue, task, clock.now)
+            ),
+            "move": (
+                lambda: self.queue(queue).move(task, _other(queue)),
+                lambda: self.model.move(queue, task, _other(queue), clock.now),
+            ),
+        }
+        for _ in range(1 + is_answer_lost):
+            self.both(how, *ways[how])
+        if its is not None and before != (its.queue, its.line, its.status):
+            self.note(f"{how} of one that is {its.status}")
+
+    @rule(data=st.data(), queue=QUEUES, reason=st.sampled_from([None, "repairs"]), is_to_stay=SELDOM)
+    def pause(self, data: st.DataObject, queue: str, reason: str | None, is_to_stay: bool) -> None:
+        """Pause a queue, have somebody look for work, and resume it; is_to_stay: not yet."""
+        self.both(
+            "pause", lambda: self.queue(queue).pause("ann", reason),
+            lambda: self.model.pause(queue, "ann", reason, clock.now),
+        )
+        idle = [actor for actor in self.idle() if actor.queue == queue]
+        if idle:
+            self.take(self.pick(data, idle))
+        if not is_to_stay:
+            self.resume(queue)
+
+    def resume(self, queue: str) -> None:
+        self.both("resume", self.queue(queue).resume, lambda: self.model.resume(queue))
+
+    @rule(queue=QUEUES, most=st.sampled_from([None, None, 1, 2]))
+    def limit(self, queue: str, most: int | None) -> None:
+        self.both(
+            "set_max_concurrency", lambda: self.queue(queue).set_max_concurrency(most),
+            lambda: self.model.set_max_concurrency(queue, most),
+        )
+
+    @rule(data=st.data(), queue=QUEUES, lock=st.sampled_from([None, "one", "one", "two"]), is_foreign=st.booleans())
+    def free(self, data: st.DataObject, queue: str, lock: str | None, is_foreign: bool) -> None:
+        """Believe that a task should not hold what it holds; is_foreign: nor does it, it is just said to."""
+        room = self.model.counted[queue] if lock is None else self.model.holders[lock]
+        if is_foreign:
+            task = self.pick(data, self.known)
+            self.redis.read(("SADD", keys.counted(queue) if lock is None else keys.lock(lock), task))
+            room.add(task)
+            for actor in [actor for actor in self.idle() if actor.queue == queue][:1]:
+                self.take(actor)
+        task = self.pick(data, sorted(room) or self.known)
+        self.both(
+            "free", lambda: protocol.free(self.person, queue, task, lock), lambda: self.model.free(queue, task, lock)
+        )
+
+    @rule(data=st.data(), queue=QUEUES)
+    def drop_line(self, data: st.DataObject, queue: str) -> None:
+        name = self.pick(data, [*sorted(self.model.names[queue]), "0"])
+        self.both(
+            "drop_line", lambda: protocol.drop_line(self.person, queue, name), lambda: self.model.drop_line(queue, name)
+        )
+
+
+def _other(queue: str) -> str:
+    return "audio" if queue == "video" else "video"
+
+
 class Listeners(Machine):
     """They come, work, tell how it ended, and go; some die on the way, and some wake up again."""
 
@@ -280,13 +382,30 @@ class Listeners(Machine):
         self.both("beat", lambda: list(actor.listener.beat(task)), lambda: self.model.beat(actor.life, clock.now, task))
 
     @precondition(lambda self: self._with_marker())
-    @rule(data=st.data())
-    def wait(self, data: st.DataObject) -> None:
-        actor = self.pick(data, self._with_marker())
+    @rule(data=st.data(), is_to_take=st.booleans())
+    def wait_for_work(self, data: st.DataObject, is_to_take: bool) -> None:
+        self.wait(self.pick(data, self._with_marker()), is_to_take)
+
+    def wait(self, actor: Actor, is_to_take: bool) -> None:
         self.both(
             "wait", lambda: actor.listener.idle(1.0, lambda connection: connection.wait(2.0)),
             lambda: self.model.idle(actor.life),
         )
+        if is_to_take:
+            self.take(actor)
+
+    @precondition(lambda self: self._poor())
+    @rule(data=st.data())
+    def be_woken_in_vain(self, data: st.DataObject) -> None:
+        """Have work for which the listener that is woken lacks what others may have."""
+        actor = self.pick(data, self._poor())
+        self.enqueue(actor.queue, ("in.mov", None), None, {}, None, WISHES[7])
+        if actor in self._with_marker():
+            self.wait(actor, True)
+
+    def _poor(self) -> list[Actor]:
+        """Return the idle listeners whose nodes have nothing to give, and which know what they hold."""
+        return [actor for actor in self.idle() if not actor.life.totals and not actor.life.is_unsure]
 
     def _with_marker(self) -> list[Actor]:
         """Return the idle listeners that would not wait long."""
@@ -296,9 +415,10 @@ class Listeners(Machine):
     @precondition(lambda self: self.idle())
     @rule(data=st.data(), is_to_happen=SELDOM)
     def leave(self, data: st.DataObject, is_to_happen: bool) -> None:
-        actor = self.pick(data, self.idle())
+        idle = self.idle()
+        actor = self.pick(data, [one for one in idle if self.model.held[one.queue, one.life.node]] * 4 + idle)
         life = actor.life
-        if is_to_happen:
+        if is_to_happen or self.model.held[life.queue, life.node]:
             got = self.both(
                 "deregister", lambda: protocol.deregister(actor.redis, life.queue, life.node, life.instance),
                 lambda: self.model.deregister(life.queue, life.node, life.instance),
@@ -462,22 +582,32 @@ class Listeners(Machine):
             ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
             ("DEL", keys.task(task)), ("ZREM", keys.tasks(queue), task),
         )
+        self._forget_room(task)
         self.model.held[queue, node].remove(task)
         self.model.started[queue].remove(member)
         del self.model.tasks[task], self.model.index[queue][task]
         self.note("Redis forgets a task")
 
+    def _forget_room(self, task: str) -> None:
+        queue, owner = self.queue_of(task), self.model.tasks[task].owner
+        self.redis.read(("SREM", keys.lock(owner.get("lock", "")), task), ("SREM", keys.counted(queue), task))
+        self.model.holders[owner.get("lock", "")].discard(task)
+        self.model.counted[queue].discard(task)
+
     def _forget_attempt(self, task: str) -> None:
         its, (queue, node) = self.model.tasks[task], self.place(task)
+        self._forget_room(task)
         member, attempt = keys.started_member(node, its.owner["pid"], task), (its.attempt or 0) - 1
         self.redis.read(
             ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
             ("HSET", keys.task(task), "status", "pending", "attempt", attempt), ("HDEL", keys.task(task), *its.owner),
-            ("RPUSH", keys.pending(queue), task),
+            ("RPUSH", keys.line(queue, its.line), task),
+            *([("ZADD", keys.lines(queue), its.priority, its.line)] if its.line != "0" else []),
+            *[("SADD", keys.waiting(lock), f"{its.line}_{queue}") for lock in model.NEEDS[its.needs][1:2] if lock],
         )
         self.model.held[queue, node].remove(task)
         self.model.started[queue].remove(member)
-        self.model.lines[queue].insert(0, task)
+        self.model.stand(queue, task, is_next=True)
         its.status, its.attempt, its.owner = "pending", attempt, {}
         self.model.consents[task] += 1                 # what Redis has forgotten, nobody can guard
         self.note("Redis forgets an attempt")
@@ -689,7 +819,7 @@ class OldVersion(Machine):
         self.model.members[legacy.queue].add(legacy.node)
 
     def _take(self, legacy: Legacy) -> None:
-        line, hints = self.model.lines[legacy.queue], self.model.hints()
+        line, hints = self.model.lines[legacy.queue, "0"], self.model.hints()
         its = self.model.tasks.get(line[0]) if line else None
         if its is None or its.status != "pending" or hints[line[0]] > 1:
             return                                     # it would run that, whatever it is

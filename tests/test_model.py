@@ -17,7 +17,7 @@ from rules import QueueMachine
 
 from blueque.embedded import running_server
 
-EXAMPLES = 200                                         # BLUEQUE_MODEL_EXAMPLES asks for another number
+EXAMPLES = 300                                         # BLUEQUE_MODEL_EXAMPLES asks for another number
 STEPS = 40
 
 # How often what has to happen at least, or the test says nothing. It happens about twice as often in the poorest of runs.
@@ -42,6 +42,12 @@ FLOORS = {
     "recover: started": 17, "recover: None": 34, "lose: failed": 6, "lose: pending": 5, "lose: None": 25,
     "lose own: failed": 15, "lose own: pending": 9, "adopt: some": 5, "adopt: None": 75, "restore: some": 9,
     "restore: None": 10, "reassert: some": 35, "claim: some": 2, "claim: None": 7,
+    "reserve with lock": 250, "reserve with counted": 80, "reserve with resources": 120, "reserve in another line": 250,
+    "a lock is taken": 120, "a queue is full": 12, "a queue is paused": 60, "a task is put back": 6,
+    "what nobody holds is freed": 5, "another is called": 4, "an empty line is dropped": 1,
+    "set_priority of one that is pending": 20, "set_priority of one that is scheduled": 10, "put_first: None": 15,
+    "put_first: NotWaiting": 12, "move of one that is pending": 25, "move of one that is scheduled": 4,
+    "pause: True": 100, "pause: False": 12, "resume: True": 90, "free: True": 60, "free: False": 8, "drop_line: False": 50,
 }
 
 
