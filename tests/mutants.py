@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
@@ -19,8 +20,8 @@ class Mutant(NamedTuple):
     """One change of the text of one function, and the space of schedules in which it shows."""
 
     name: str
-    module: str                                        # of blueque.protocol
-    function: str
+    module: str                                        # of blueque.protocol, or of blueque for a method
+    function: str                                      # or Class.method
     before: str
     after: str
     scenario: str
@@ -32,10 +33,10 @@ ANYBODYS = "task, snapshot, snapshot[1], snapshot[2] or ''"
 
 MUTANTS = [
     # submit
-    Mutant("enqueue does not look whether the id is new", "submit", "enqueue", "if exists:", "if False:", "producer",
-           (0, 1)),
-    Mutant("enqueue_due moves what is not scheduled", "submit", "enqueue_due", 'if known[task][0] == "scheduled"]', "]",
-           "two schedulers", (1, 0)),
+    Mutant("enqueue does not look whether the id is new", "submit", "enqueue", "if _is_taken(exists, *others):",
+           "if False:", "producer", (0, 1)),
+    Mutant("enqueue_due moves what is not scheduled", "submit", "enqueue_due",
+           'if known[task][:2] == ["scheduled", queue]]', "]", "two schedulers", (1, 0)),
     Mutant("enqueue_due does not look at the time again", "submit", "enqueue_due", " and float(score) <= now", "",
            "retry and schedulers", (2, 0)),
     # run
@@ -60,6 +61,92 @@ MUTANTS = [
            '("LREM", keys.reserved(queue, its.node), 1, task)', '("EXISTS", task)', "one fault", (0, 1)),
     Mutant("the end leaves the entry of a lost task", "run", "_let_go", 'return [("LREM", keys.failed(queue), 1, task)]',
            "return []", "late result", (0, 1)),
+    # run: locks, limits and lines
+    Mutant("reserve does not watch the lock", "run", "_reserve", "watch += [keys.lock(room.lock)]", "pass", "lock", (2, 0)),
+    Mutant("reserve does not watch the counts", "run", "_reserve", "watch += [keys.counted(queue), keys.started(queue)]",
+           "pass", "limit", (2, 0)),
+    Mutant("reserve does not take the lock", "run", "_reserve", 'commands += [("SADD", keys.lock(needs.lock), task)]',
+           "pass", "lock", (0, 1)),
+    Mutant("reserve does not count", "run", "_reserve", 'commands += [("SADD", keys.counted(queue), task)]', "pass",
+           "limit", (0, 1)),
+    Mutant("reserve does not look who holds the lock", "run", "_reserve", "holders >= needs.limit", "False", "lock", (2, 0)),
+    Mutant("reserve does not look how many run", "run", "_reserve", "max(counts) >= int(limit)", "False", "limit", (2, 0)),
+    Mutant("reserve puts back, and tells nobody of the line", "run", "_reserve",
+           "*stand(queue, line, task, is_first=True)]", '("RPUSH", keys.line(queue, line), task)]', "lock", (2, 0)),
+    Mutant("pop does not look whether the queue is paused", "run", "pop", "if paused is not None:", "if False:", "pause",
+           (3, 0)),
+    Mutant("retry in the default line", "run", "retry", "*stand(queue, its.line, task),", '*stand(queue, "0", task),',
+           "lock and retry", (0, 1)),
+    Mutant("release in the default line", "run", "release", "*stand(queue, its.line, task, is_first=True),",
+           '*stand(queue, "0", task, is_first=True),', "lock handed back", (1, 0)),
+    Mutant("an end keeps what the attempt held", "run", "_let_go",
+           "return held + let_go_of_room(queue, task, its.lock, its.counted)",
+           "return held", "lock", (0, 1)),
+    Mutant("an end keeps the lock", "attempt", "let_go_of_room", 'commands += [("SREM", keys.lock(lock), task)]', "pass",
+           "lock", (0, 1)),
+    Mutant("an end keeps the place", "attempt", "let_go_of_room", 'commands += [("SREM", keys.counted(queue), task)]',
+           "pass", "limit", (0, 1)),
+    Mutant("an end that frees a lock wakes nobody", "attempt", "let_go_of_room",
+           'return [*commands, ("ZADD", keys.wake(queue), 0, 0)] if commands else []', "return commands",
+           "limit, and who waits for it", (2, 0)),
+    Mutant("nobody is told of a line", "attempt", "stand", ", *make_known(queue, line)]", "]", "three lines", (0, 1)),
+    Mutant("nobody is told who waits for a lock", "attempt", "make_known",
+           'commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]', "pass", "lock", (0, 1)),
+    # lines, elsewhere
+    Mutant("enqueue_due mixes the lines", "submit", "enqueue_due", "line_of(*known[task][4:])", '"0"', "due in two lines",
+           (0, 1)),
+    Mutant("enqueue_due tells nobody of the lines", "submit", "enqueue_due", "commands += make_known(queue, *by_line)",
+           "pass", "due in two lines", (0, 1)),
+    Mutant("recover in the default line", "recover", "recover", "line_of(priority, needs)", '"0"', "lock, reserved", (1, 0)),
+    Mutant("recover keeps the lock", "recover", "recover", "*let_go_of_room(queue, task, lock, counted),", "",
+           "lock, reserved", (1, 0)),
+    Mutant("lose in the default line", "recover", "lose", "line_of(priority, needs)", '"0"', "lock of a lost attempt",
+           (1, 0)),
+    Mutant("lose keeps the lock", "recover", "lose", "*let_go_of_room(queue, task, *room),", "", "lock, started", (1, 0)),
+    Mutant("lose keeps the place", "recover", "lose", "*let_go_of_room(queue, task, *room),", "", "place of a lost attempt",
+           (1, 0)),
+    Mutant("restore does not take the lock again", "recover", "restore", "*hold_room(queue, task, fields),", "",
+           "lock, taken back", (0, 1)),
+    Mutant("requeue in the default line", "control", "requeue", "line_of(priority, needs)", '"0"', "lock, late result",
+           (1, 0)),
+    Mutant("cancel looks for it in the default line", "control", "cancel", "keys.line(queue, line_of(priority, needs))",
+           "keys.pending(queue)", "cancel in another line", (0, 1)),
+    Mutant("cancel keeps the lock", "control", "cancel", "*let_go_of_room(queue, task, lock, counted),", "",
+           "lock, cancelled before", (2, 0)),
+    # waiting
+    Mutant("set_priority leaves it in its old line as well", "waiting", "set_priority",
+           '("LREM", keys.line(queue, line_of(before, needs)), 0, task),', "", "priority", (0, 1)),
+    Mutant("set_priority puts it in its old line", "waiting", "set_priority", "line_of(str(priority), needs), task",
+           "line_of(before, needs), task", "priority", (0, 1)),
+    Mutant("put_first leaves it where it was as well", "waiting", "put_first",
+           '("LREM", keys.line(queue, line), 0, task),', "", "first", (2, 0)),
+    Mutant("put_first of what a listener has popped", "waiting", "put_first", "if not is_in_line:", "if False:", "first",
+           (2, 0)),
+    Mutant("move leaves it in its old line as well", "waiting", "move", '("LREM", keys.line(queue, line), 0, task),', "",
+           "moved", (0, 1)),
+    Mutant("move leaves it in the index of its old queue", "waiting", "move", '("ZREM", keys.tasks(queue), task),', "",
+           "moved", (0, 1)),
+    Mutant("move of what a listener has popped", "waiting", "move", 'if status == "pending" and not is_in_line:',
+           "if False:", "moved", (2, 0)),
+    Mutant("set_priority of what a listener of 1.0.0 has popped", "waiting", "_transact",
+           'place is not None and snapshot[0] == "pending"', 'snapshot[0] == "pending"', "priority beside 1.0.0", (2, 0)),
+    Mutant("what waits is changed without watching the line", "waiting", "_transact", "Look([keys.task(task), key],",
+           "Look([keys.task(task)],", "priority beside 1.0.0", (2, 0)),
+    Mutant("free does not look whether it is held", "waiting", "free",
+           'if status in ("reserved", "started") and held == (lock or "1"):', "if False:", "freed by mistake", (2, 0)),
+    Mutant("free does not watch the task", "waiting", "free", "Look([keys.task(task), key],", 'Look(["nothing"],',
+           "freed by mistake", (2, 0)),
+    Mutant("drop_line does not look whether somebody stands in it", "waiting", "drop_line", "if exists or line == DEFAULT:",
+           "if line == DEFAULT:", "line that is emptied", (2, 0)),
+    Mutant("drop_line does not watch the line", "waiting", "drop_line", "Look([key], ", 'Look(["nothing"], ',
+           "line that is emptied", (2, 0)),
+    Mutant("drop_line leaves it among those that wait for the lock", "waiting", "drop_line",
+           'commands += [("SREM", keys.waiting(needs.lock), f"{line}_{queue}")]', "pass", "lock", (0, 1)),
+    Mutant("pop does not watch whether the queue is paused", "looks", "turn", "(key, settings, lines),", "(key, lines),",
+           "pause", (3, 0)),
+    # The listener, which must not forget what it has reserved
+    Mutant("a listener forgets its task over a line that is to be dropped", "listener", "Listener._do_for_others",
+           "return False", "raise", "three lines", (0, 1)),
     # membership
     Mutant("a beat by anybody", "membership", "beat", "_require(instance_and_state, instance, node, queue)", "pass",
            "beat and fence", (1, 0)),
@@ -128,20 +215,23 @@ EQUIVALENT = {
 def mutated(mutant: Mutant) -> Callable[..., Any]:
     """Return the function with its text changed. The text has to be there once: else the mutant says nothing."""
     module, original = _original(mutant)
-    source = inspect.getsource(original)
+    source = textwrap.dedent(inspect.getsource(original))
     found = source.count(mutant.before)
     assert found == 1, f"{mutant.name}: {mutant.before!r} is {found} times in {mutant.function}: mend the mutant"
     names = dict(vars(module))
     exec(source.replace(mutant.before, mutant.after), names)
-    changed: Callable[..., Any] = names[mutant.function]
+    changed: Callable[..., Any] = names[mutant.function.rpartition(".")[2]]
     return changed
 
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
     """Have the function be the mutant wherever it is used."""
-    (_, original), changed = _original(mutant), mutated(mutant)
+    (where, original), changed = _original(mutant), mutated(mutant)
+    its_class, _, method = mutant.function.rpartition(".")
     with ExitStack() as stack:
+        if its_class:
+            stack.enter_context(mock.patch.object(getattr(where, its_class), method, changed))
         for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "blueque"]:
             for name, value in list(vars(module).items()):
                 if value is original:
@@ -151,8 +241,9 @@ def applied(mutant: Mutant) -> Iterator[None]:
 
 def _original(mutant: Mutant) -> tuple[ModuleType, Callable[..., Any]]:
     # Not `from blueque.protocol import recover`: that is the function of this name.
-    module = importlib.import_module(f"blueque.protocol.{mutant.module}")
-    return module, getattr(module, mutant.function)
+    its_class, _, name = mutant.function.rpartition(".")
+    module = importlib.import_module(f"blueque.{'' if its_class else 'protocol.'}{mutant.module}")
+    return module, getattr(getattr(module, its_class) if its_class else module, name)
 
 
 def main() -> int:

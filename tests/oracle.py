@@ -131,7 +131,9 @@ def _forgotten_line(state: State) -> str | None:
 
 def _wrong_room(state: State) -> str | None:
     """Return which lock, or place among those that may run, is held by the wrong ones."""
-    for room, holders in state.rooms.items():
+    busy = [its for its in state.tasks.values() if its.get("status") in WAITING[1:]]
+    for room in sorted(state.rooms.keys() | {its["lock"] for its in busy if "lock" in its}):
+        holders = state.rooms.get(room, set())
         what, field, value = (f"lock {room}", "lock", room) if room else ("a place", "counted", "1")
         owners = {
             task for task, its in state.tasks.items() if its.get("status") in WAITING[1:] and its.get(field) == value

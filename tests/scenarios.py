@@ -86,9 +86,9 @@ def started(*nodes: str, **fields: str) -> Callable[[World], None]:
     return setup
 
 
-def lost(*nodes: str) -> Callable[[World], None]:
+def lost(*nodes: str, **fields: str) -> Callable[[World], None]:
     def setup(world: World) -> None:
-        started(*nodes)(world)
+        started(*nodes, **fields)(world)
         actors.recover(world, world.redis, nodes[0])
 
     return setup
@@ -374,6 +374,10 @@ OURS = [
           afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 1)]),
     ours("lock, cancelled before", reserved("a_1", needs=LOCK), {"a_1": starting, "p": canceller}, [(2, 0), (0, 1)],
          afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 2)]),
+    ours("lock, late result", lost("a_1", "b_1", needs=LOCK),
+         {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b}, [(1, 0)], untouched=["b_1"], longer=[(3, 1)]),
+    ours("lock, taken back", lost("a_1", "b_1", needs=LOCK), {"a_1": by(actors.take_back, "a_1")}, [(0, 1)],
+         longer=[(0, 2)]),
     ours("freed by mistake", _locked, {"a_1": once_a, "f": by(actors.free, "t-1", "x")}, [(2, 0)], longer=[(3, 1)]),
     ours("place freed by mistake", _limited, {"a_1": once_a, "f": by(actors.free, "t-1")}, [(2, 0)], longer=[(3, 1)]),
     # Lines: who waits in which, and who is told of it
@@ -394,6 +398,8 @@ OURS = [
          untouched=["a_1"], longer=[(3, 1)]),
     ours("lock, moved", _two_lines, {"a_1": a, "p": by(actors.move, "t-1")}, [(2, 0)], drain=actors.drain_all,
          untouched=["a_1"], longer=[(3, 1)]),
+    ours("cancel in another line", one_task("a_1", priority=5, needs=LOCK), {"p": canceller}, [(0, 1)],
+         afterwards=is_cancelled, longer=[(0, 3)]),
     ours("lock, cancelled in line", one_task("a_1", needs=LOCK), {"a_1": a, "p": canceller}, [(2, 0), (0, 1)],
          afterwards=is_cancelled, tolerated=DOUBLE, longer=[(3, 1)]),
     ours("pause", _two_tasks, {"a_1": a, "p": actors.pause}, [(3, 0), (0, 1)], check=stays_in_line,
