@@ -513,7 +513,7 @@ class Model:
         self.beats[life.queue][life.node] = now
         self.members[life.queue].add(life.node)
         fields = self.tasks[task].fields if task in self.tasks else {}
-        names = ("status", "token", "node", "attempt", "cancel", "error_type")
+        names = ("status", "token", "node", "attempt", "cancel", "error_type", "created")
         return [known.get("order"), *(fields.get(name) for name in names)]
 
     def deregister(self, queue: str, node: str, instance: str) -> bool:
@@ -967,6 +967,8 @@ class Model:
         self._require(life.queue, life.node, life.instance)
         its, token, held = self.tasks.get(task), mine.owner["token"], self.held[life.queue, life.node]
         if its is not None:
+            if its.given.get("created") != mine.given["created"]:
+                return None                            # it is another one, with the same id
             is_mine = its.owner.get("token") == token
             if is_mine and its.status == "started":
                 return its.fields
