@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import sys
@@ -17,24 +16,26 @@ class Output:
     """Standard input, output and error of this process, a task process."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[int, int]] = {}    # descriptor -> what tells the file in memory that it was given
+        self._kept: dict[int, tuple[int, int]] = {}    # descriptor -> what tells the file that it was given
 
-    def keep(self) -> None:
-        """Keep in memory what is printed from now on, for whoever runs in this process later."""
+    def keep(self, directory: str | None) -> None:
+        """Send what is printed to the files in there, for whoever runs in this process later; None: it is lost."""
         _replace(0, os.open(os.devnull, os.O_RDONLY))
         for number, name in _STREAMS:
-            memory = os.memfd_create(f"blueque-{name}")
-            fcntl.fcntl(memory, fcntl.F_SETFL, os.O_APPEND)     # as the file of an attempt has it; and `drop` relies on it
-            _replace(number, memory)
+            path = os.devnull if directory is None else f"{directory}/{name}"
+            _replace(number, os.open(path, os.O_RDWR | os.O_APPEND))
             self._kept[number] = _identity(number)
         _renew_streams()
 
     def drop(self) -> None:
-        """Forget what has been kept."""
+        """Forget what has been printed so far."""
         _flush()
         for number in self._kept:
             if self._is_ours(number):
-                os.ftruncate(number, 0)
+                try:
+                    os.ftruncate(number, 0)
+                except OSError:                        # nobody has kept it
+                    pass
 
     def send_to(self, attempt: Attempt) -> None:
         """Send output to the spool, what has been kept first, and read from nothing.
@@ -48,6 +49,9 @@ class Output:
             if self._kept and not self._is_ours(number):
                 continue                               # what has been imported has sent it elsewhere
             file = os.open(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            if self._kept and _identity(file) == self._kept[number]:
+                os.close(file)                         # it has been there all the time, under another name
+                continue
             if self._kept:
                 _copy(number, file)
             _replace(number, file)

@@ -103,8 +103,8 @@ class Spool:
         """Tell whether an attempt runs here: the room for its record is that of the listener that started it."""
         return any(process.start_ticks(pid) == ticks for pid, ticks, _ in self.open_attempts())
 
-    def make_blank(self) -> None:
-        """Make a directory with the files that each attempt has, for the first task that this process runs.
+    def make_blank(self) -> str | None:
+        """Make a directory with the files that each attempt has, for the task that we shall run; return it, or None.
 
         To make files takes a file system time, and to give a directory another name none. Whatever goes wrong, `create`
         does without.
@@ -117,7 +117,8 @@ class Spool:
                 os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
             os.rename(f"{path}.new", path)             # whole or not at all
         except OSError:
-            pass
+            return None
+        return f"{path}/1"
 
     def remove_blank(self, pid: int) -> None:
         """Remove what `make_blank` has left in process `pid`, if nobody has used it."""

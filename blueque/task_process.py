@@ -75,12 +75,14 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     signals.discard(SIGNALS)                           # they were the listener's
     signal.signal(signal.SIGUSR1, _take_warning)       # its default would be the end of us
     signals.unblock(SIGNALS)
-    spool.make_blank()
-    waiting, output = Waiting(gate), Output()
+    waiting, output, blank = Waiting(gate), Output(), spool.make_blank()
+    if blank is not None or is_warm:
+        output.keep(blank)
     if is_warm and work.prepare is not None:
         _prepare(work.prepare, output)
         if os.getpid() != pid:                         # a child that the import has forked, and that came back from it
             return 0
+    _rehearse(spool)
     word = waiting.word()
     if word is None:
         return _leave(is_warm)
@@ -102,12 +104,24 @@ def _leave(is_warm: bool) -> int:
 def _prepare(prepare: Callable[[], object], output: Output) -> None:
     """Do what can be done ahead. Where that fails, it is done again for the task, which then fails with the reason."""
     process.die_with_parent(True)                      # an import that never ends does not see that the gate has closed
-    output.keep()
     try:
         prepare()
     except BaseException:                              # a module may call sys.exit when it is imported
         output.drop()
     process.die_with_parent(False)
+
+
+def _rehearse(spool: Spool) -> None:
+    """Do in vain what `_get_ready` will do: a fork copies each page when it is first written to, and now there is time."""
+    variables = ("BLUEQUE_TASK_ID", "BLUEQUE_QUEUE", "BLUEQUE_ATTEMPT", "BLUEQUE_TASK_DIR")
+    os.environ.update(dict.fromkeys(variables, ""))
+    for name in variables:
+        del os.environ[name]
+    RunningTask("", {}, "")
+    try:
+        spool.attempt_at(f"{spool.root}/nothing").read_task()
+    except OSError:
+        pass
 
 
 def _get_ready(attempt: Attempt, word: Word, output: Output) -> RunningTask | BaseException:
