@@ -89,7 +89,7 @@ def _ask_settings(queue: str) -> list[Command]:
 def _settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
     (paused, by, reason, limit), counted, started = replies
     most = int(limit) if limit is not None and limit.isdecimal() else None
-    return pause_of(paused, by, reason), Room(most, max(counted, started))
+    return pause_of(paused, by, reason), Room(most, counted, started)
 
 
 def _count_others(redis: Redis, queue: str, line: str, lines: Sequence[Any]) -> tuple[int, int]:

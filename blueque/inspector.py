@@ -16,13 +16,15 @@ from blueque.inquiry import Inquiry
 from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
-from blueque.places import Place
+from blueque.places import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.survey import Listing, Overview
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
+LISTENERS_AT_ONCE = 50                                 # that are asked what they have
+STARTED_AT_ONCE = 100                                  # entries that are compared with the hashes of their tasks
 
 
 class Inspector:
@@ -71,23 +73,36 @@ class Inspector:
         (ids,) = self._redis.read(("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock)))
         return self.tasks(sorted(ids))
 
-    def idle_node_with(self, queue: str, resources: Mapping[str, int], asker: str) -> str | None:
-        """Return a listener that has no task now and whose node has so much, any of them; None: there is none.
+    def started_by_nobody(self, queue: str) -> dict[str, str]:
+        """Return the started tasks that no hash backs, of a hundred of them: the entry of each, and the id in it."""
+        place = Place("started", queue)
+        (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))
+        ids = [member.rpartition(" ")[2] for member in members]
+        hashes = self._redis.read(*[("HMGET", keys.task(task_id), *WHEREABOUTS) for task_id in ids]) if ids else []
+        found = zip(members, ids, hashes, strict=True)
+        return {
+            member: task_id for member, task_id, its in found
+            if not may_hold(Entry(place, member), task_id, Whereabouts(*its))
+        }
 
-        asker: a listener; one that shares its resources is none.
+    def others_with_resources(self, queue: str, asker: str) -> dict[str, dict[str, int]]:
+        """Return what the nodes of other listeners have in all, in random order, of fifty listeners of the queue.
+
+        Left out are those that do not live or have an order, and those that share the resources of the asker.
         """
-        nodes = self.listeners(queue)
+        (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
         random.shuffle(nodes)
-        registrations = self.registrations([(queue, node) for node in nodes])
-        pool = next((_pool(known) for node, known in zip(nodes, registrations, strict=True) if node == asker), None)
-        for node, known in zip(nodes, registrations, strict=True):
-            if _pool(known) == pool:
-                continue
-            has = dict((parse_needs(known.get("resources", "")) or Needs()).resources)
-            is_fit = known.get("state") == "alive" and all(has.get(name, 0) >= much for name, much in resources.items())
-            if is_fit and not self._redis.read(("LLEN", keys.reserved(queue, node)))[0]:
-                return node
-        return None
+        ours, *others = self.registrations([(queue, node) for node in (asker, *nodes)])
+        return {
+            node: dict((parse_needs(known.get("resources", "")) or Needs()).resources)
+            for node, known in zip(nodes, others, strict=True)
+            if known.get("state") == "alive" and "order" not in known and _pool(known) != _pool(ours)
+        }
+
+    def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
+        """Return those of a queue's listeners that have no task of this queue now: one round trip."""
+        held = self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes]) if nodes else []
+        return [node for node, count in zip(nodes, held, strict=True) if not count]
 
     def with_work(self, queues: Sequence[str]) -> set[str]:
         """Return which of the queues have tasks in line and are not paused: one round trip for all."""
@@ -224,6 +239,6 @@ def _ended_at(snapshot: Sequence[str | None], place: Place) -> float | None:
         return None
 
 
-def _pool(registration: Mapping[str, str]) -> tuple[str | None, ...]:
+def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:
     """Return what the listeners that share resources have in common."""
-    return tuple(registration.get(name) for name in ("boot", "ns", "spool"))
+    return tuple(registration.get(name, "") for name in ("boot", "ns", "spool", "resources"))

@@ -35,7 +35,12 @@ class Room(NamedTuple):
     """How many of a queue's tasks may run, and do."""
 
     limit: int | None
-    taken: int
+    counted: int                                       # by us, since there is a limit
+    started: int                                       # all that run
+
+    @property
+    def taken(self) -> int:
+        return max(self.counted, self.started)
 
     @property
     def is_full(self) -> bool:
@@ -47,7 +52,7 @@ def room(redis: Redis, queue: str) -> Room:
     limit, counted, started = redis.read(
         ("HGET", keys.settings(queue), "max_concurrency"), ("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))
     )
-    return Room(int(limit) if limit is not None and limit.isdecimal() else None, max(counted, started))
+    return Room(int(limit) if limit is not None and limit.isdecimal() else None, counted, started)
 
 
 def heads(redis: Redis, queue: str) -> Iterator[Head]:
@@ -72,14 +77,30 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
         if not top:
             return
         score = float(top[1])
-        (group,) = redis.read(("ZRANGE", keys.lines(queue), score, score, "BYSCORE"))
         if score == 0:
-            group, others = [*others, *group], []
-        start = random.randrange(len(group)) if len(group) > AT_ONCE else 0
-        group = [*group[start:], *group[:start]]
-        for at in range(0, len(group), AT_ONCE):
-            yield from _sorted(redis, queue, group[at : at + AT_ONCE])
+            yield from _equals(redis, queue, score, others)
+            others = []
+        else:
+            yield from _equals(redis, queue, score, [])
         highest = f"({score:g}"
+
+
+def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> Iterator[Head]:
+    """Yield the lines of one priority, a hundred at a time from anywhere among them; `others` go with the first hundred."""
+    (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
+    at = random.randrange(left) if left > AT_ONCE else 0
+    while left > 0:
+        among = ("ZRANGE", keys.lines(queue), score, score, "BYSCORE", "LIMIT", at, min(AT_ONCE, left))
+        (names,) = redis.read(among)
+        if not names and not at:
+            break
+        left -= len(names)
+        for head in _sorted(redis, queue, [*others, *names]):
+            # Whoever asks has dropped an empty one: those behind it have moved up.
+            at += head.length > 0 and head.line not in others
+            yield head
+        at, others = at if names else 0, ()
+    yield from _sorted(redis, queue, others)
 
 
 def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:

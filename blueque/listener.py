@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -10,9 +11,11 @@ from typing import Literal
 
 from blueque import keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
-from blueque.errors import Contended, NodeTaken, NotFree, NotRegistered, RedisAway, RedisRefused
+from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.forwarding import MOST_WANTED, Forwarding, Resources
+from blueque.freeing import Freeing
 from blueque.inspector import Inspector
-from blueque.lines import DEFAULT, Needs, parse_needs, write_needs
+from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
 from blueque.protocol.membership import Standing
 from blueque.protocol.run import Popped
 from blueque.protocol.several import Pulse
@@ -24,8 +27,7 @@ from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
-LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
-MOST_NOTES = 1000                                      # of locks whose holders have been looked at
+MOST_MISPLACED = 100                                   # tasks that one look puts in the line where they belong
 
 
 class Listener:
@@ -47,7 +49,7 @@ class Listener:
         self.has_order = False                         # somebody has left an order for us: beat, to see which
         self.pool: Pool | None = None                  # what our node has for tasks that need some of it
         self.claim: Claim | None = None                # what is set aside for the task that `take` has returned
-        self._look_at_holders: dict[tuple[str, str | None], float] = {}
+        self._freeing, self._forwarding = Freeing(redis, queue), Forwarding(redis, queue)
         self._tokens: dict[str, str] = {}              # of reservations whose outcome we do not know yet
 
     @property
@@ -171,7 +173,7 @@ class Listener:
                 return task
         self._is_unsure = True                         # from here on an id may be in our list that we know nothing of
         task, popped = self._take_next(None)
-        if popped.refusal == "choose":
+        if popped.refusal not in (None, "paused"):
             task = self._choose()
         self._is_unsure = False
         if task is None:
@@ -180,14 +182,18 @@ class Listener:
 
     def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
         """Pop until a task is reserved, nobody is left, or one has to wait for others; return it, and the last pop."""
+        misplaced = 0
         while True:
             popped = protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
             if popped.task is None:
                 return None, popped
             try:
                 task = self._reserve(popped.task, line=line or DEFAULT)
-            except NotFree:
-                return None, popped._replace(refusal="choose")
+            except NotFree as error:
+                misplaced += 1
+                if misplaced < MOST_MISPLACED and _is_misplaced(error, line or DEFAULT):
+                    continue
+                return None, popped._replace(refusal=error.want)
             if line is None:
                 self._pass_marker_on(popped.left > 0)
             if task is not None:
@@ -196,37 +202,40 @@ class Listener:
     def _choose(self) -> Task | None:
         """Reserve a task of the first line that has one which can run now, if there is one."""
         inspector, had_marker = Inspector(self._redis), self._has_marker
-        if inspector.room(self.queue).is_full:
-            self._free_room(self.queue, None)
+        room = inspector.room(self.queue)
+        if room.is_full:
+            self._freeing.look(None, room)
             return None
-        elsewhere: Needs | None = None                 # what another node may have, and ours has not, or not now
-        task, left = None, 0
+        elsewhere: list[Resources] = []                # what another node may have, and ours has not, or not now
+        task, popped = None, Popped()
         heads = inspector.heads(self.queue)
-        for line, length, needs, is_locked in ((head.line, head.length, head.needs, head.is_locked) for head in heads):
-            if not length:
-                protocol.drop_line(self._redis, self.queue, line)
+        for head in heads:
+            needs = head.needs
+            if not head.length:
+                protocol.drop_line(self._redis, self.queue, head.line)
             elif needs is None:                        # by another program's grace; the doctor names it
                 continue
-            elif is_locked:
-                self._free_room(self.queue, needs.lock)
-            elif not self._could_ever_meet(needs):
-                elsewhere = elsewhere or needs
+            elif head.is_locked:
+                self._freeing.look(needs.lock)
             else:
-                task, left = self._take_from(line, needs)
+                task, popped = self._take_from(head.line, needs)
                 if task is not None:
                     break
-                elsewhere = elsewhere or (needs if needs.resources else None)
+                if popped.refusal in ("limit", "paused"):      # so it is for all lines; whoever ends that wakes one of us
+                    return None
+                if popped.refusal == "resources" and needs.resources not in ((), *elsewhere):
+                    elsewhere.append(needs.resources)
         if task is not None:
-            self._do_for_others(lambda: self._pass_marker_on(left > 0 or any(head.length for head in heads)))
-        if elsewhere is not None and had_marker:
-            self._do_for_others(lambda: self._call_another(elsewhere))
+            self._do_for_others(lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads)))
+        if elsewhere and had_marker:
+            self._do_for_others(lambda: self._forwarding.call(elsewhere[:MOST_WANTED], self.node))
         return task
 
-    def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, int]:
-        """Reserve the next task of a line, if what it needs of our node is free now; return it, and how many are left."""
+    def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, Popped]:
+        """Reserve the next task of a line, if what it needs of our node is free now; return it, and the last pop."""
         claim = self._claim(needs)
         if claim is False:
-            return None, 0
+            return None, Popped(refusal="resources")
         task: Task | None = None
         try:
             task, popped = self._take_next(line)
@@ -235,9 +244,9 @@ class Listener:
                 self.claim = claim
             elif claim:
                 claim.close()
-        if not popped.left:
+        if not popped.left and popped.refusal != "paused":
             self._do_for_others(lambda: protocol.drop_line(self._redis, self.queue, line))
-        return task, popped.left
+        return task, popped
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
         """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not to be had now."""
@@ -245,34 +254,6 @@ class Listener:
             return None
         claim = self.pool.claim(dict(needs.resources)) if self.pool is not None else None
         return claim if claim is not None else False
-
-    def _could_ever_meet(self, needs: Needs) -> bool:
-        totals = self.pool.totals if self.pool is not None else {}
-        return all(totals.get(name, 0) >= amount for name, amount in needs.resources)
-
-    def _call_another(self, needs: Needs) -> None:
-        """Have an idle listener of another node look for work that ours cannot do."""
-        node = Inspector(self._redis).idle_node_with(self.queue, dict(needs.resources), self.node)
-        if node is not None:
-            protocol.call(self._redis, self.queue, node)
-
-    def _free_room(self, queue: str, lock: str | None) -> None:
-        """Look, now and then, whether those who hold a lock, or count as running, still have an attempt that could."""
-        name = (queue, lock)
-        if time.monotonic() < self._look_at_holders.get(name, 0.0):
-            return
-        if len(self._look_at_holders) > MOST_NOTES:
-            self._look_at_holders.clear()
-        self._look_at_holders[name] = time.monotonic() + LOOK_AT_HOLDERS
-        freed = [
-            protocol.free(self._redis, queue, task.id, lock)
-            for task in Inspector(self._redis).holders(queue, lock) if task.status not in ("reserved", "started")
-        ]
-        if any(freed):
-            log.warning("free queue=%s lock=%s tasks=%d: they had no attempt that could hold it", queue, lock, len(freed))
-            protocol.wake(self._redis, queue)
-            if lock is not None:
-                protocol.wake_waiting(self._redis, lock)
 
     def settle(self, held: Sequence[str]) -> Task | None:
         """Reserve what is in our own list after an answer was lost, one task at a time; None: there is nothing.
@@ -317,7 +298,11 @@ class Listener:
 
     def release(self, task: Task) -> str:
         """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release"."""
-        return protocol.release(self._redis, self.queue, task.id, task.token, task.node or "", time.time())
+        status = protocol.release(self._redis, self.queue, task.id, task.token, task.node or "", time.time())
+        lock = task.fields.get("lock")
+        if lock is not None:
+            self._do_for_others(lambda: protocol.wake_waiting(self._redis, lock))
+        return status
 
     def adopt(self, task: Task) -> Task | None:
         """Take over a started attempt from a listener that the caller knows to be dead; None: another was first.
@@ -398,11 +383,23 @@ class Listener:
             task = self._reserve(task_id, is_met=claim is not False)
         except NotFree:
             task = None
-        if task is not None and claim:
+        if task is not None and claim is not False:
             self.claim = claim
         elif claim:
             claim.close()
+        elif task is not None:
+            self._hand_back(task)
+            return None
         return task
+
+    def _hand_back(self, task: Task) -> None:
+        """Release a task that we had reserved after all, for another has meanwhile what was set aside for it."""
+        # Keep its token until that is known: with another it would be taken for one of a former life.
+        self._tokens[task.id] = task.token or ""
+        with contextlib.suppress(NotOwner):            # we were found dead: somebody else has put it in line
+            self.release(task)
+        del self._tokens[task.id]
+        log.info("release task=%s queue=%s node=%s: what it needs is taken", task.id, self.queue, self.node)
 
     def _reserve(self, task_id: str, is_met: bool = True, line: str | None = None) -> Task | None:
         # The same token until the outcome is known: it is how a reservation that was made after all is recognised.
@@ -414,6 +411,8 @@ class Listener:
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, node, error)
+            if error.want == "resources":              # another node may have them free
+                self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
             raise
         del self._tokens[task_id]
         if fields is None:
@@ -421,6 +420,12 @@ class Listener:
             return None
         log.info("reserve task=%s queue=%s node=%s attempt=%s", task_id, self.queue, self.node, fields["attempt"])
         return Task(task_id, fields)
+
+
+def _is_misplaced(error: NotFree, line: str) -> bool:
+    """Tell whether the task that has to wait belongs to another line than this, from which it was popped."""
+    # What this line's tasks need of the node was set aside. Its lock may just have been taken by another.
+    return error.want == "resources" or (error.want == "lock" and (needs_of(line) or Needs()).lock is None)
 
 
 def _another_name() -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from legacy import WORK, Legacy, install, ledger
 from running import Programs, until
 
-from blueque import line_up, protocol
+from blueque import freeing, line_up, protocol
+from blueque.errors import RedisAway
+from blueque.protocol import transaction
 from blueque.resources import Pool
 from blueque.settings import Timing
 
@@ -136,6 +139,42 @@ def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
     assert not left
 
 
+def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(redis, cli, client, make, monkeypatch):
+    monkeypatch.setattr(line_up, "AT_ONCE", 10)
+    for number in range(50):
+        put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
+    put(redis, "plain", 0.5)
+    fetched, read = [], client._redis.read
+
+    def count(*commands):
+        replies = read(*commands)
+        fetched.extend(len(reply) for command, reply in zip(commands, replies, strict=True) if command[0] == "ZRANGE")
+        return replies
+
+    monkeypatch.setattr(client._redis, "read", count)
+    heads = client.get_inspector().heads("video")
+    next(heads)
+    assert fetched == [10, 2, 10]
+    assert len({"", *[head.line for head in heads]}) == 51, "the others follow, each once"
+
+
+def test_lines_that_are_dropped_on_the_way_hide_none_behind_them(redis, cli, client, monkeypatch):
+    monkeypatch.setattr(line_up, "AT_ONCE", 10)
+    for number in range(50):
+        put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
+    left = {f"0,lock:{number}=1" for number in range(0, 50, 5)}
+    for number in range(50):
+        if f"0,lock:{number}=1" not in left:
+            cli.delete(f"blueque_line_0,lock:{number}=1_video")
+
+    found = []
+    for head in client.get_inspector().heads("video"):
+        found += [head.line] if head.length else []
+        if not head.length:
+            protocol.drop_line(redis, "video", head.line)
+    assert sorted(found) == sorted(left)
+
+
 # What cannot run now
 
 def test_a_task_that_cannot_run_here_holds_up_nobody_but_its_line(redis, cli, make, end):
@@ -225,6 +264,166 @@ def test_a_busy_listener_is_not_called(redis, cli, make):
     assert not cli.exists("blueque_orders_video_there_1")
 
 
+def test_a_listener_that_is_to_leave_is_not_called(redis, cli, make):
+    here, there = make(), make("there_1", gpu=1)
+    protocol.order(redis, "video", there.node, "drain", "ann")
+    cli.delete(f"blueque_orders_video_{there.node}")   # it has heard of it
+    put(redis, "a", 1.0, needs="gpu=1")
+    assert woken(here)
+
+    assert here.take() is None
+    assert not cli.exists(f"blueque_orders_video_{there.node}")
+
+
+def test_needs_that_nobody_can_meet_do_not_keep_those_behind_them_from_being_forwarded(redis, cli, make):
+    here, _ = make(), make("there_1", fpga=1)
+    put(redis, "a", 1.0, needs="gpu=8", priority=5)
+    put(redis, "b", 2.0, needs="fpga=1")
+    assert woken(here)
+
+    assert here.take() is None
+    assert cli.exists("blueque_orders_video_there_1")
+
+
+def test_a_listener_beside_us_that_offers_what_we_do_not_is_called(redis, cli, make):
+    here, _ = make("here_1"), make("here_2", gpu=1)    # two masters with one spool
+    put(redis, "a", 1.0, needs="gpu=1")
+    assert woken(here)
+
+    assert here.take() is None
+    assert cli.exists("blueque_orders_video_here_2")
+
+
+def test_several_are_called_for_one_may_be_busy_for_another_queue(redis, cli, make):
+    here = make()
+    for number in range(5):
+        make(f"there{number}_1", gpu=1)
+    put(redis, "a", 1.0, needs="gpu=1")
+    assert woken(here)
+
+    assert here.take() is None
+    assert len(cli.keys("blueque_orders_video_*")) == 3
+
+
+def test_one_listener_calls_for_the_same_once_in_a_while_only(redis, cli, make, monkeypatch):
+    here, _ = make(), make("there_1", gpu=1)
+
+    def find(task):
+        put(redis, task, 1.0, needs="gpu=1")
+        assert woken(here)
+        assert here.take() is None
+        return cli.delete("blueque_orders_video_there_1")
+
+    assert [find("a"), find("b")] == [1, 0]
+    later = time.monotonic() + 1.5
+    monkeypatch.setattr("blueque.forwarding.time.monotonic", lambda: later)
+    assert find("c") == 1
+
+
+def test_of_many_listeners_a_bounded_number_is_asked_what_they_have(redis, cli, make):
+    here = make()
+    for number in range(200):
+        protocol.register(redis, "video", f"n{number}_1", f"i{number}", {"beat_every": 10, "spool": f"/{number}"}, 1.0)
+    put(redis, "a", 1.0, needs="gpu=9")
+    assert woken(here)
+    before = cli.info("commandstats")["cmdstat_hgetall"]["calls"]
+
+    assert here.take() is None
+    assert cli.info("commandstats")["cmdstat_hgetall"]["calls"] - before <= 51
+
+
+# What was lost with an answer
+
+@pytest.fixture
+def lose_the_answer(client, monkeypatch):
+    """Have a listener look for work and get no answer to this EXEC of those that it sends."""
+    def lose_the_answer(listener, number):
+        execute, sent = transaction._execute, []
+
+        def execute_in_vain(*arguments):
+            sent.append(1)
+            answer = execute(*arguments)
+            if len(sent) >= number:
+                raise RedisAway("in a test")
+            return answer
+
+        patient, listener._redis = listener._redis, client.with_patience(0)._redis
+        with monkeypatch.context() as patch:
+            patch.setattr(transaction, "_execute", execute_in_vain)
+            with pytest.raises(RedisAway):
+                listener.take()
+        listener._redis = patient
+
+    return lose_the_answer
+
+
+@pytest.mark.parametrize("lost", ["pop", "reserve"])
+def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost(
+    redis, cli, client, make, lose_the_answer, lost
+):
+    here, beside, there = make("here_1", gpu=1), make("here_2", gpu=1), make("there_1", gpu=1)
+    put(redis, "a", 1.0, needs="gpu=1,lock:x=1")
+    lose_the_answer(here, ["pop", "reserve"].index(lost) + 1)
+    assert client.get_task("a").status == {"pop": "pending", "reserve": "reserved"}[lost]
+    cli.delete("blueque_wake_video")
+    taken = beside.pool.claim({"gpu": 1})
+
+    assert here.take() is None
+
+    assert here.claim is None and cli.lrange("blueque_reserved_tasks_video_here_1", 0, -1) == []
+    assert not cli.exists("blueque_lock_x")
+    assert woken(there) and there.take().id == "a", "somebody else is told"
+    assert taken.numbers == {"gpu": [0]}
+
+
+def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli, make, lose_the_answer):
+    here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
+    put(redis, "a", 1.0, needs="gpu=1")
+    lose_the_answer(here, 2)
+    claim = beside.pool.claim({"gpu": 1})
+    release, tried = here.release, []
+
+    def fail_once(task):
+        tried.append(task.id)
+        if len(tried) == 1:
+            raise RedisAway("in a test")
+        return release(task)
+
+    here.release = fail_once
+    with pytest.raises(RedisAway):
+        here.take()
+    assert here.take() is None
+    assert cli.lrange("blueque_line_0,gpu=1_video", 0, -1) == ["a"]
+    claim.close()
+    assert here.take().id == "a" and here.claim is not None
+
+
+def test_a_task_in_a_wrong_line_does_not_send_anybody_to_lines_that_come_later(redis, cli, make):
+    put(redis, "low", 0.5, priority=-5)
+    for number in range(3):
+        put(redis, f"gpu {number}", 1.0, needs="gpu=1")
+        cli.rpoplpush("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")
+    put(redis, "locked", 1.0, needs="lock:x=1")
+    cli.rpoplpush("blueque_line_0,lock:x=1_video", "blueque_pending_tasks_video")
+    cli.sadd("blueque_lock_x", "other")
+    put(redis, "normal", 2.0)
+
+    assert make().take().id == "normal"
+    assert cli.lrange("blueque_line_0,lock:x=1_video", 0, -1) == ["locked"]
+    assert cli.llen("blueque_line_0,gpu=1_video") == 3 and cli.exists("blueque_wake_video")
+
+
+def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(redis, cli, make, monkeypatch):
+    monkeypatch.setattr("blueque.listener.MOST_MISPLACED", 3)
+    put(redis, "low", 0.5, priority=-5)
+    for number in range(5):
+        put(redis, f"gpu {number}", 1.0, needs="gpu=1")
+        cli.rpoplpush("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")
+
+    assert make().take().id == "low"
+    assert cli.llen("blueque_pending_tasks_video") == 2
+
+
 # Locks, limits and pauses
 
 def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_ends(client, make, end):
@@ -310,6 +509,98 @@ def test_a_place_that_an_attempt_has_left_behind_is_found_free(cli, queue, make,
 
     assert taken is not None and cli.smembers("blueque_lock_licence") == {taken.id}
     assert "had no attempt" in caplog.text
+
+
+def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(cli, queue, make, caplog, monkeypatch):
+    queue.set_max_concurrency(2)
+    runs, waits = queue.enqueue("in"), queue.enqueue("in")
+    legacy = {"status": "started", "queue": "video", "node": "old_1", "pid": "5"}
+    cli.hset(f"blueque_task_{runs}", mapping=legacy)   # as one that 1.0.0 runs
+    cli.lrem("blueque_pending_tasks_video", 1, runs)
+    cli.sadd("blueque_started_tasks_video", f"old_1 5 {runs}", "gone_1 77 nobody")
+    listener = make()
+    assert woken(listener) and listener.take() is None
+    assert cli.scard("blueque_started_tasks_video") == 2, "1.0.0 may be about to start it"
+
+    assert listener.take() is None
+    assert cli.scard("blueque_started_tasks_video") == 2, "not before some time has passed"
+    monkeypatch.setattr(freeing, "LOOK_AT_HOLDERS", 0.0)
+    listener._freeing._not_before.clear()
+    assert listener.take() is None
+    assert cli.smembers("blueque_started_tasks_video") == {f"old_1 5 {runs}"}
+    assert woken(listener) and listener.take().id == waits
+    assert "had no attempt" in caplog.text
+
+
+def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(cli, queue, make, monkeypatch):
+    monkeypatch.setattr(freeing, "LOOK_AT_HOLDERS", 0.0)
+    queue.set_max_concurrency(2)
+    for _ in range(3):
+        queue.enqueue("in")
+    one, two = make("here_1"), make("here_2")
+    assert one.take() is not None and two.take() is not None
+    cli.sadd("blueque_started_tasks_video", "gone_1 77 nobody")
+    three = make("here_3")
+
+    assert [three.take() for _ in range(3)] == [None] * 3
+    assert cli.scard("blueque_started_tasks_video") == 1
+
+
+def test_who_loses_the_race_for_the_last_place_of_a_queue_leaves_its_other_lines_alone(cli, queue, make, overtaken):
+    queue.set_max_concurrency(1)
+    for number in range(20):
+        queue.enqueue("in", lock=f"lock {number}")
+    listener = make()
+    lists = {key: cli.lrange(key, 0, -1) for key in cli.keys("blueque_line_*")}
+    before = cli.info("commandstats").get("cmdstat_rpoplpush", {"calls": 0})["calls"]
+    overtaken(lambda: cli.sadd("blueque_counted_tasks_video", "another"))   # between the look and the pop
+
+    assert listener.take() is None
+
+    assert cli.info("commandstats")["cmdstat_rpoplpush"]["calls"] == before + 1
+    assert {key: cli.lrange(key, 0, -1) for key in cli.keys("blueque_line_*")} == lists
+
+
+def test_a_queue_that_is_paused_while_somebody_looks_is_asked_once_more_only(cli, queue, make, monkeypatch):
+    for number in range(20):
+        queue.enqueue("in", lock=f"lock {number}")
+    listener = make()
+    pop, lines = protocol.pop, []
+
+    def pause_and_pop(*arguments):
+        lines.append(arguments[-1])
+        if len(lines) == 2:
+            queue.pause()
+        return pop(*arguments)
+
+    monkeypatch.setattr(protocol, "pop", pause_and_pop)
+    assert listener.take() is None
+    assert len(lines) == 2
+
+
+def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_is_handed_back(client, cli, make):
+    ours, theirs = make("here_1"), make("here_2", "audio")
+    client.get_queue("video").enqueue("in", lock="licence")
+    client.get_queue("audio").enqueue("in", lock="licence")
+    task = ours.take()
+    assert woken(theirs) and theirs.take() is None
+
+    assert ours.release(task) == "pending"
+    assert woken(theirs)
+
+
+def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(client, make, caplog, monkeypatch):
+    listener = make()
+    client.get_queue("video").enqueue("in", lock="licence")
+    task = listener.take()
+    caplog.set_level("INFO")
+
+    def go_away(*_):
+        raise RedisAway("in a test")
+
+    monkeypatch.setattr(protocol, "wake_waiting", go_away)
+    assert listener.release(task) == "pending"
+    assert "in a test" in caplog.text
 
 
 @pytest.mark.parametrize("obstacle", ["lock", "limit", "pause", "resources", "nobody has them"])

@@ -33,8 +33,8 @@ LAYERS = {
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
     ],
     "objects": [
-        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "processor", "recovery",
-        "recoveries", "retention", "doctor",
+        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "freeing", "forwarding",
+        "processor", "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

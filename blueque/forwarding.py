@@ -1,0 +1,51 @@
+"""Forwarding: calls listeners of other nodes for work that needs what ours has not, or has not free now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from blueque import protocol
+from blueque.connection import Redis
+from blueque.inspector import Inspector
+
+Resources = tuple[tuple[str, int], ...]
+
+MOST_WANTED = 5                                        # different needs for which one look at the lines makes calls
+CALLED = 3                                             # of those that seem idle: one may be busy for another queue
+PAUSE = 1.0                                            # seconds before we call again for the same
+MOST_NOTES = 1000                                      # of needs that we have called for
+
+
+class Forwarding:
+    """The calls of one listener."""
+
+    def __init__(self, redis: Redis, queue: str) -> None:
+        self._redis, self._queue = redis, queue
+        self._not_before: dict[Resources, float] = {}
+
+    def call(self, wanted: Sequence[Resources], asker: str) -> None:
+        """Have idle listeners look for work: those that can meet the first of these needs that any can meet.
+
+        asker: our node, whose like is not called. Source: docs/protocol.md, "call".
+        """
+        now = time.monotonic()
+        wanted = [needs for needs in wanted if now >= self._not_before.get(needs, 0.0)]
+        if not wanted:
+            return
+        if len(self._not_before) > MOST_NOTES:
+            self._not_before.clear()
+        inspector = Inspector(self._redis)
+        others = inspector.others_with_resources(self._queue, asker)
+        for needs in wanted:
+            self._not_before[needs] = now + PAUSE
+            nodes = inspector.idle(self._queue, [node for node, has in others.items() if meets(has, needs)])
+            for node in nodes[:CALLED]:
+                protocol.call(self._redis, self._queue, node)
+            if nodes:
+                return
+
+
+def meets(has: Mapping[str, int], needs: Resources) -> bool:
+    """Tell whether there is that much of each resource, free or not."""
+    return all(has.get(name, 0) >= amount for name, amount in needs)

@@ -1,0 +1,61 @@
+"""Freeing: finds places that nobody holds any more, of a lock or of those that a queue may run, and frees them."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from blueque import protocol
+from blueque.connection import Redis
+from blueque.inspector import Inspector
+from blueque.line_up import Room
+from blueque.places import Place
+
+log = logging.getLogger("blueque")
+
+LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
+MOST_NOTES = 1000                                      # of locks whose holders have been looked at
+
+
+class Freeing:
+    """What one listener does when it finds a lock taken, or a queue full: now and then, it looks whether that is so."""
+
+    def __init__(self, redis: Redis, queue: str) -> None:
+        self._redis, self._queue = redis, queue
+        self._inspector = Inspector(redis)
+        self._not_before: dict[str | None, float] = {}
+        self._suspects: set[str] = set()               # of the started tasks, those that the last look found wrong
+
+    def look(self, lock: str | None, room: Room | None = None) -> None:
+        """Free what those hold who have no attempt that could.
+
+        lock: its name, or None: the places of the queue, of which `room` says who has them all.
+        Source: docs/protocol.md, "free" and "drop_hint".
+        """
+        if time.monotonic() < self._not_before.get(lock, 0.0):
+            return
+        if len(self._not_before) > MOST_NOTES:
+            self._not_before.clear()
+        self._not_before[lock] = time.monotonic() + LOOK_AT_HOLDERS
+        freed = self._free(lock)
+        if room is not None and room.limit is not None and room.started >= room.limit:
+            freed += self._drop_started()
+        if freed:
+            log.warning("free queue=%s lock=%s tasks=%d: they had no attempt that could hold it", self._queue, lock, freed)
+            protocol.wake(self._redis, self._queue)
+            if lock is not None:
+                protocol.wake_waiting(self._redis, lock)
+
+    def _free(self, lock: str | None) -> int:
+        holders = self._inspector.holders(self._queue, lock)
+        return sum(
+            protocol.free(self._redis, self._queue, task.id, lock)
+            for task in holders if task.status not in ("reserved", "started")
+        )
+
+    def _drop_started(self) -> int:
+        """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the entry at first."""
+        strays = self._inspector.started_by_nobody(self._queue)
+        wrong, self._suspects = self._suspects & strays.keys(), set(strays)
+        place = Place("started", self._queue)
+        return sum(protocol.drop_hint(self._redis, place, member, strays[member]) for member in sorted(wrong))
