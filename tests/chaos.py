@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos_faults import FAULTS, Injector
-from chaos_ledger import Ledger, Promise, Promises, Run, doubled, overlaps, redone
+from chaos_ledger import Ledger, Promise, Promises, Run, crowds, doubled, overlaps, redone
+from chaos_producer import LOCKS
 from chaos_samples import Samples, by_listener, halves
 from chaos_stage import LOST_AFTER, QUEUE, Node, Stage, now, open_stage
 from running import children_of, is_there
@@ -198,10 +199,11 @@ class Chaos:
         self.wrong += [f"task {task} is lost: {ends[task].status}" for task in lost]
         again = doubled(self._ledger.runs, tasks)
         excused, without = overlaps(self._ledger.runs, self._injector.away, LOST_AFTER - TOLERANCE)
+        locked, crowded = crowds(self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE)
         injector = self._injector
         given_up = _given_up(self._stage)
         wasted = redone(self._ledger.runs, tasks, injector.away, injector.killed, given_up, LOST_AFTER - TOLERANCE)
-        self.wrong += again + without + wasted + injector.unadopted + injector.never_adopted
+        self.wrong += again + without + crowded + wasted + injector.unadopted + injector.never_adopted
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
         (known,) = self._stage.control._redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
@@ -213,6 +215,7 @@ class Chaos:
         self.table |= {"lost": len(lost), "doubled": len(again), "overlapping, excused": sum(excused.values())}
         self.table |= {f"  {cause}": count for cause, count in sorted(excused.items())}
         self.table |= {"overlapping, without excuse": len(without)}
+        self.table |= {"starts with a lock": locked, "locks held by too many": len(crowded)}
 
     def _count(self, tasks: dict[str, Promise], ends: dict[str, Task]) -> None:
         endings = Counter(f"{end.status or 'never came to be'} {end.error_type or ''}".strip() for end in ends.values())

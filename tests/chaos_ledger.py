@@ -108,6 +108,7 @@ class Promise:
 
     is_safe: bool = False
     how: str = "nap"
+    lock: str | None = None
     is_accepted: bool = False
     consents: int = 0
     answer: str | None = None                          # of a cancel; None when it was wanted again after that
@@ -125,7 +126,7 @@ class Promises:
             said: dict[str, Any] = json.loads(line)
             promise = self.tasks[said["task"]]
             if said["what"] in ("accepted", "unknown"):
-                promise.is_safe, promise.how = said["is_safe"], said["how"]
+                promise.is_safe, promise.how, promise.lock = said["is_safe"], said["how"], said["lock"]
                 promise.is_accepted = said["what"] == "accepted"
             elif said["what"] == "consent":
                 promise.consents += 1
@@ -156,7 +157,7 @@ def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tu
     by_task: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_task[run.task].append(run)
-    spans = [span for span in joined(away) if span.until - span.since >= lost_after]
+    spans = _long(away, lost_after)
     excused: Counter[str] = Counter()
     wrong: list[str] = []
     for task, its in by_task.items():
@@ -165,18 +166,54 @@ def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tu
             for newer in its[place + 1 :]:
                 if newer.began >= older.seen:
                     continue
-                causes = [
-                    span.cause for span in spans
-                    if span.covers(older.node, older.began, newer.began - lost_after)
-                ]
-                if causes:
-                    excused[causes[0]] += 1
+                cause = _excuse(older, newer, spans, lost_after)
+                if cause is not None:
+                    excused[cause] += 1
                 else:
                     wrong.append(
                         f"task {task}: attempt {older.attempt} ran on node {older.node} from {older.began:.3f} to "
                         f"{older.seen:.3f}, attempt {newer.attempt} on node {newer.node} from {newer.began:.3f}"
                     )
     return excused, wrong
+
+
+def crowds(
+    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], limits: dict[str, int], lost_after: float
+) -> tuple[int, list[str]]:
+    """Return how many runs held a lock, and those that began when as many as may hold it ran, without excuse.
+
+    limits: of the locks, by name.
+    """
+    by_lock: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        lock = tasks[run.task].lock if run.task in tasks else None
+        if lock is not None:
+            by_lock[lock].append(run)
+    spans = _long(away, lost_after)
+    wrong: list[str] = []
+    for lock, its in by_lock.items():
+        its.sort(key=lambda run: run.began)
+        for place, newer in enumerate(its):
+            others = [
+                older for older in its[:place]
+                if newer.began < older.seen and _excuse(older, newer, spans, lost_after) is None
+            ]
+            if len(others) >= limits[lock]:
+                known = ", ".join(f"{older.task} on node {older.node} to {older.seen:.3f}" for older in others)
+                wrong.append(f"lock {lock}: {newer.task} began at {newer.began:.3f}, and it was held by {known}")
+    return sum(map(len, by_lock.values())), wrong
+
+
+def _long(away: Iterable[Away], lost_after: float) -> list[Away]:
+    """Return the times after which a node is taken for lost."""
+    return [span for span in joined(away) if span.until - span.since >= lost_after]
+
+
+def _excuse(older: Run, newer: Run, spans: Iterable[Away], lost_after: float) -> str | None:
+    """Return why an attempt may have been given up when the newer one began, although it ran on; None: no reason."""
+    return next(
+        (span.cause for span in spans if span.covers(older.node, older.began, newer.began - lost_after)), None
+    )
 
 
 def redone(
@@ -191,7 +228,7 @@ def redone(
     for run in runs:
         by_task[run.task].append(run)
     known = list(away)
-    spans = [span for span in joined(known) if span.until - span.since >= lost_after]
+    spans = _long(known, lost_after)
     # What had ended while its listener could not tell, and then crashed: another machine is not sure that it is dead.
     crashes = [span for span in joined(known, BACK) if CRASHED in span.cause]
     wrong: list[str] = []

@@ -17,8 +17,9 @@ from typing import Any
 from blueque import Client, Retry
 from blueque.errors import Contended, InvalidInput, OutcomeUnknown, RedisAway
 
-BACKLOG = 25                                           # tasks in line that are enough
+BACKLOG = 30                                           # tasks in line that are enough
 LAST = 40                                              # of our tasks that are still interesting
+LOCKS = {"one": 1, "two": 2}                           # by name: how many may hold it
 SAFE = Retry(max=1000, backoff=0.2, factor=1.0, interruptions=1000)
 
 
@@ -61,16 +62,21 @@ class Producer:
         seconds = die.uniform(2, 4) if die.random() < 0.04 else die.uniform(0.005, 0.3)
         how = "fail" if die.random() < 0.03 else "nap"
         is_safe = die.random() < 0.5
-        retry, words = (SAFE if is_safe else None), f"{how} {seconds:.3f}"
+        lock = die.choice([*LOCKS]) if die.random() < 0.1 else None
+        options: dict[str, Any] = {
+            "retry": SAFE if is_safe else None, "lock": (lock, LOCKS[lock]) if lock is not None else None,
+            "priority": die.choice([-5, 5]) if die.random() < 0.2 else 0,
+        }
+        words, facts = f"{how} {seconds:.3f}", {"is_safe": is_safe, "how": how, "lock": lock}
         try:
             if die.random() < 0.15:
-                task = self._queue.schedule(words, time.time() + die.uniform(0.1, 3), retry=retry)
+                task = self._queue.schedule(words, time.time() + die.uniform(0.1, 3), **options)
             else:
-                task = self._queue.enqueue(words, retry=retry)
+                task = self._queue.enqueue(words, **options)
         except OutcomeUnknown as error:
-            self._note("unknown", error.task_id, is_safe=is_safe, how=how)
+            self._note("unknown", error.task_id, **facts)
             raise
-        self._note("accepted", task, is_safe=is_safe, how=how)
+        self._note("accepted", task, **facts)
         self._last = [*self._last, task][-LAST:]
 
     def _cancel(self, task: str) -> None:
