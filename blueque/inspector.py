@@ -120,6 +120,11 @@ class Inspector:
         """Tell whether any of the queues has, or may have, a task in line: one command for all."""
         return bool(self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0])
 
+    def markers(self, queue: str, node: str) -> tuple[bool, bool]:
+        """Tell whether there is the wake-up marker of a queue, and that of orders for one of its listeners."""
+        work, orders = self._redis.read(("ZCARD", keys.wake(queue)), ("ZCARD", keys.orders(queue, node)))
+        return bool(work), bool(orders)
+
     def due(self, queues: Sequence[str], now: float) -> list[str]:
         """Return which of the queues have a scheduled task whose eta has come: one command if nothing is scheduled."""
         if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:

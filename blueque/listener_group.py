@@ -6,6 +6,8 @@ they two queues or a hundred; with a single queue it does what that Listener doe
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -17,6 +19,8 @@ from blueque.listener import Listener
 from blueque.protocol.membership import Standing
 from blueque.selection import Ordered, Select
 from blueque.task import Task
+
+log = logging.getLogger("blueque")
 
 BEATS_AT_ONCE = 50                                     # queues in one transaction: a listener that comes to one disturbs it
 
@@ -32,6 +36,7 @@ class ListenerGroup:
         self._inspector = Inspector(redis)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
         self._gone: set[str] = set()                   # queues of which we have taken leave
+        self._refused: set[tuple[str, str]] = set()    # what Redis refuses of which queue, named once in the log
 
     def __iter__(self) -> Iterator[Listener]:
         return iter(self._listeners.values())
@@ -107,7 +112,7 @@ class ListenerGroup:
             return self._first.take()
         ready, task = set(self.queues), self._settle()
         if task is None:
-            ready = self._inspector.with_work(self.queues)
+            ready = self._with_work()
             task = self._take_from(ready)
         for listener in self:                          # the calls for which we take nothing
             listener.decline(listener.queue in ready)
@@ -171,33 +176,94 @@ class ListenerGroup:
             if queue not in self._listeners:
                 raise InvalidInput(f"the selector names a queue that is not listened to: {queue!r}")
             tried.add(queue)
-            task = self._listeners[queue].take()
+            task = self._take_of(queue)
             if task is not None:
                 return task
         for queue in self.queues:
-            if queue in ready - tried and (task := self._listeners[queue].take()) is not None:
+            if queue in ready - tried and (task := self._take_of(queue)) is not None:
                 return task
         return None
+
+    def _take_of(self, queue: str) -> Task | None:
+        with self._skipping(queue):
+            task = self._listeners[queue].take()
+            self._refused.discard(("take from", queue))
+            return task
+        return None
+
+    def _with_work(self) -> set[str]:
+        try:
+            return self._inspector.with_work(self.queues)
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+        found: set[str] = set()
+        for queue in self.queues:
+            with self._skipping(queue):
+                found |= self._inspector.with_work([queue])
+        return found
+
+    @contextlib.contextmanager
+    def _skipping(self, queue: str, action: str = "take from") -> Iterator[None]:
+        """Let one queue, of which a key is not what it should be, keep us from none of the others; name it once."""
+        try:
+            yield
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            if (action, queue) not in self._refused:
+                log.error("cannot %s queue=%s, going on with the others: %s", action, queue, error)
+            self._refused.add((action, queue))
 
     def _settle(self) -> Task | None:
         """Look through our own lists, where that has to be done, and return a task that is found there."""
         unsure = [listener for listener in self if listener.is_unsure]
         if not unsure:
             return None
-        self.beat()                                    # a pop that we gave up on does nothing any more when it arrives
-        lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
+        try:
+            self.beat()                                # a pop that we gave up on does nothing any more when it arrives
+            lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            return self._settle_one_by_one(unsure)
         for listener, held in zip(unsure, lists, strict=True):
-            task = listener.settle(held)
-            if task is not None:
-                return task
+            with self._skipping(listener.queue):
+                task = listener.settle(held)
+                if task is not None:
+                    return task
+        return None
+
+    def _settle_one_by_one(self, unsure: Sequence[Listener]) -> Task | None:
+        for listener in unsure:
+            with self._skipping(listener.queue):
+                listener.beat()
+                task = listener.settle(self._inspector.reserved(listener.queue, listener.node))
+                if task is not None:
+                    return task
         return None
 
     def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> bool:
         listeners = [(listener.queue, listener.node) for listener in self]
-        marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
+        try:
+            marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
+        except RedisRefused as error:
+            heard = self._with_markers(listeners) if error.code == "WRONGTYPE" else []
+            if not heard:
+                raise
+            marker = protocol.wait(self._redis, heard, seconds, is_answered, is_idle)
         for listener in self:
             listener.take_marker(marker)
         return marker is not None
+
+    def _with_markers(self, listeners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return those of our registrations whose markers can be waited for."""
+        found = []
+        for queue, node in listeners:
+            with self._skipping(queue, "wait for"):
+                self._inspector.markers(queue, node)
+                found.append((queue, node))
+        return found
 
     def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
         now = time.time()

@@ -283,6 +283,61 @@ def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_be
     assert cli.hget(f"blueque_listener_audio_{group.node}", "beat") == "2", "1 was the beat in common"
 
 
+WRONG = [
+    "blueque_pending_tasks_video", "blueque_lines_video", "blueque_line_5_video", "blueque_queue_video",
+    "blueque_wake_video", "blueque_reserved_tasks_video_{node}", "blueque_listener_video_{node}",
+]
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize("key", WRONG)
+def test_a_key_of_the_wrong_type_in_one_queue_keeps_the_listener_from_no_other(
+    client, group, cli, caplog, key, is_settled
+):
+    if is_settled:
+        assert group.take() is None
+    client.get_queue("video").enqueue("", priority=5)
+    key = key.format(node=group.node)
+    cli.delete(key)
+    cli.set(key, "of another program")
+    first, second = (client.get_queue("audio").enqueue("") for _ in range(2))
+
+    def take():
+        assert group.idle(5, lambda connection: connection.wait(5)) is True
+        task = group.take()
+        if task is not None and task.queue == "video":             # which may not have been hurt
+            done(client, task)
+            task = group.take()
+        return task.id
+
+    assert [take(), take()] == [first, second]
+    group.idle(0.01, lambda connection: connection.wait(5))
+    assert sum("going on with the others" in line and "queue=video" in line for line in caplog.messages) == 1
+
+
+def test_a_queue_that_is_mended_is_listened_to_again_and_named_again_the_next_time(client, group, cli, caplog):
+    for number in (1, 2):
+        cli.set("blueque_lines_video", "of another program")
+        client.get_queue("audio").enqueue("")
+        assert group.take().queue == "audio"
+        cli.delete("blueque_lines_video")
+        client.get_queue("video").enqueue("")
+        assert group.take().queue == "video"
+        assert sum("cannot take from queue=video" in line for line in caplog.messages) == number
+
+
+def test_any_other_refusal_is_told(client, group, monkeypatch):
+    def refuse(*_):
+        raise RedisRefused("NOPERM of a test")
+
+    client.get_queue("video").enqueue("")
+    for name in ("with_work", "held"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"blueque.inspector.Inspector.{name}", refuse)
+            with pytest.raises(RedisRefused):
+                group.take() if name == "held" else group._with_work()
+
+
 def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(client, group, monkeypatch):
     assert group.take() is None
     client.get_queue("audio").enqueue("")
