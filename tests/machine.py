@@ -17,6 +17,8 @@ import model
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
 
+import blueque.forwarding
+import blueque.freeing
 import blueque.inspector
 import blueque.listener
 import blueque.processor
@@ -93,7 +95,7 @@ clock = Clock()
 def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
-        for module in (blueque.queue, blueque.listener, blueque.processor):
+        for module in (blueque.queue, blueque.listener, blueque.processor, blueque.freeing, blueque.forwarding):
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.queue, "uuid", clock))
         stack.enter_context(mock.patch.object(blueque.inspector, "random", clock))

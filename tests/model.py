@@ -33,6 +33,7 @@ NEEDS: dict[str, tuple[dict[str, int], str | None, int]] = {
     "gpu=2,lock:two=2": ({"gpu": 2}, "two", 2),
 }
 BETWEEN_LOOKS = 10.0                                   # seconds between two looks of a listener at who holds a lock
+BETWEEN_CALLS = 1.0                                    # and between two calls of its for the same needs
 
 POLICY = {"max": 3, "backoff": 10.0, "factor": 2.0, "on": (), "exit_codes": (), "interruptions": 3}
 
@@ -43,6 +44,14 @@ class Refusal(Exception):
     def __init__(self, kind: type[Exception]) -> None:
         super().__init__(kind.__name__)
         self.kind = kind
+
+
+class Lack(Refusal):
+    """The task is put back, for there is none of this now: resources, lock or limit."""
+
+    def __init__(self, of: str) -> None:
+        super().__init__(NotFree)
+        self.of = of
 
 
 @dataclass
@@ -93,6 +102,7 @@ class Life:
     has_order: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)            # what its node has
     looks: dict[tuple[str, str | None], float] = field(default_factory=dict)  # when it will look at who holds that again
+    calls: dict[str, float] = field(default_factory=dict)              # when it will call others again for these needs
 
 
 class Model:
@@ -562,7 +572,7 @@ class Model:
                     return task
         life.is_unsure = True
         taken, _, refusal = self._take_next(life, None, token, now)
-        if refusal == "choose":
+        if refusal not in (None, "paused"):
             taken = self._choose(life, token, now)
         life.is_unsure = False
         life.has_marker = life.has_marker and taken is not None
@@ -570,29 +580,36 @@ class Model:
 
     def _reserve_found(self, life: Life, task: str, token: str | None, now: float) -> bool:
         wanted, _, _ = NEEDS[self.tasks[task].needs if task in self.tasks else ""]
+        return self._try(life, task, token, now, None, _can_meet(life, wanted)) is True
+
+    def _try(
+        self, life: Life, task: str, token: str | None, now: float, line: str | None, has_resources: bool = True
+    ) -> bool | str:
+        """Reserve it, and return whether that is done; what it lacks, if it has been put back."""
         try:
-            return self.reserve(life, task, token, now, has_resources=_can_meet(life, wanted))
-        except Refusal as refusal:
-            if refusal.kind is not NotFree:
-                raise
-            return False
+            return self.reserve(life, task, token, now, line, has_resources)
+        except Lack as lack:
+            if lack.of == "resources":
+                self.awake.add(life.queue)
+            return lack.of
 
     def _take_next(
         self, life: Life, line: str | None, token: str | None, now: float
     ) -> tuple[str | None, int, str | None]:
+        """Return what is taken, how many are left, and why nothing is taken."""
+        _, its_lock, _ = NEEDS[(line or "0").partition(",")[2]]
         while True:
             popped, left, refusal = self.pop(life, line)
             if popped is None:
                 return None, left, refusal
-            try:
-                is_taken = self.reserve(life, popped, token, now, line or "0")
-            except Refusal as put_back:
-                if put_back.kind is not NotFree:
-                    raise
-                return None, left, "choose"
+            done = self._try(life, popped, token, now, line or "0")
+            if done == "resources" or (done == "lock" and its_lock is None):
+                continue                               # it stood in a wrong line
+            if isinstance(done, str):
+                return None, left, done
             if line is None:
                 self._pass_marker_on(life, left > 0)
-            if is_taken:
+            if done:
                 return popped, left, None
 
     def _choose(self, life: Life, token: str | None, now: float) -> str | None:
@@ -602,28 +619,29 @@ class Model:
             self._free_room(life, None, now)
             self.happened["a queue is full"] += 1
             return None
-        taken, left, beyond = None, 0, None
+        taken, left, elsewhere = None, 0, list[str]()
         heads = self._heads(queue)
         while heads and taken is None:
             name, length, is_locked = heads.pop(0)
-            wanted, lock, _ = NEEDS[name.partition(",")[2]]
+            needs = name.partition(",")[2]
+            wanted, lock, _ = NEEDS[needs]
             if not length:
                 self.happened["an empty line is dropped"] += self.drop_line(queue, name)
             elif is_locked:
                 self._free_room(life, lock, now)
                 self.happened["a lock is taken"] += 1
             elif not _can_meet(life, wanted):
-                beyond = beyond or wanted
+                elsewhere.append(needs)
             else:
-                taken, left, _ = self._take_next(life, name, token, now)
-                if not left:
+                taken, left, refusal = self._take_next(life, name, token, now)
+                if not left and refusal != "paused":
                     self.drop_line(queue, name)
-                if taken is None and wanted:
-                    beyond = beyond or wanted
+                if refusal == "limit":
+                    return None
         if taken is not None:
             self._pass_marker_on(life, left > 0 or any(length for _, length, _ in heads))
-        if beyond is not None and had_marker:
-            self._call_another(life, beyond)
+        if had_marker:
+            self._call_others(life, elsewhere, now)
         return taken
 
     def _heads(self, queue: str) -> list[tuple[str, int, bool]]:
@@ -657,17 +675,22 @@ class Model:
             self.wake_waiting(lock)
             self.happened["what nobody holds is freed"] += 1
 
-    def _call_another(self, life: Life, wanted: Mapping[str, int]) -> None:
-        """Have the first idle listener of another node look for work, if that has what it needs."""
-        queue = life.queue
-        for node in sorted(self.members[queue] - {life.node}):
-            known = self.registrations.get((queue, node), {})
-            has = dict(word.split("=") for word in known.get("resources", "").split(",") if word)
-            is_fit = all(int(has.get(name, 0)) >= amount for name, amount in wanted.items())
-            if known.get("state") == "alive" and is_fit and not self.held[queue, node]:
-                self.orders.add((queue, node))
-                self.happened["another is called"] += 1
+    def _call_others(self, life: Life, elsewhere: list[str], now: float) -> None:
+        """Have idle listeners of other nodes look for work: for the first of these needs that any of them has."""
+        for needs in [needs for needs in elsewhere if now >= life.calls.get(needs, 0.0)]:
+            life.calls[needs] = now + BETWEEN_CALLS
+            called = {node for node in self.members[life.queue] - {life.node} if self._has(life.queue, node, needs)}
+            self.orders |= {(life.queue, node) for node in called}
+            self.happened["another is called"] += len(called)
+            if called:
                 return
+
+    def _has(self, queue: str, node: str, needs: str) -> bool:
+        """Tell whether a listener has nothing to do, and its node what is needed."""
+        known, (wanted, _, _) = self.registrations.get((queue, node), {}), NEEDS[needs]
+        has = dict(word.split("=") for word in known.get("resources", "").split(",") if word)
+        is_fit = all(int(has.get(name, 0)) >= amount for name, amount in wanted.items())
+        return is_fit and known.get("state") == "alive" and "order" not in known and not self.held[queue, node]
 
     def _pass_marker_on(self, life: Life, is_work_left: bool) -> None:
         if life.has_marker and is_work_left:
@@ -705,12 +728,16 @@ class Model:
             return False
         wanted, lock, limit = NEEDS[its.needs]
         set_aside = wanted if line is None else NEEDS[line.partition(",")[2]][0]
-        is_taken = lock is not None and len(self.holders[lock]) >= limit
-        if is_taken or self.is_full(life.queue) or set_aside != wanted or not has_resources:
+        lack = "" if has_resources and set_aside == wanted else "resources"
+        if lock is not None and len(self.holders[lock]) >= limit:
+            lack = "lock"
+        elif self.is_full(life.queue):
+            lack = "limit"
+        if lack:
             held.remove(task)
             self.stand(life.queue, task, is_next=True)
             self.happened["a task is put back"] += 1
-            raise Refusal(NotFree)
+            raise Lack(lack)
         self._change(task, "reserved", now)
         if its.attempt is None:
             self.index[life.queue][task] = its.given["created"]
