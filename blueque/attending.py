@@ -313,13 +313,14 @@ class Attending:
             processor.release()                        # nothing of it has run
             return
         listener, defaults = self._listeners.of(watch.task.queue), self._defaults.of(watch.task.queue)
-        node = watch.lost_with.get("lost_node") or listener.node
+        lost_with = watch.lost_with or {"lost_node": listener.node}
+        seen = last_seen(lost_with.get("last_seen"))
         error = (
-            f"lost: process {watch.pid} of listener {node}{last_seen(watch.lost_with.get('last_seen'))} is gone, "
+            f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
             f"and nobody knows how far it had come; to run it again: blueque requeue {watch.task.id}"
         )
         task = watch.task
-        if processor.lose(error, listener.instance or "", defaults.retry, watch.lost_with) is None:
+        if processor.lose(error, listener.instance or "", defaults.retry, lost_with) is None:
             # It is another's, or has ended; or we had been taken for dead ourselves.
             standing = self._upkeep.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):

@@ -72,8 +72,8 @@ class ManyTasks:
         keys, priorities: for each task its own, as an iterable of the same length, a function of the parameters, or the
         name of a field of parameters that are dicts. With keys, `.new` of the count says how many were not there before.
         The other options are those of `enqueue`, for all tasks.
-        Raises InvalidInput, which names the position of what is wrong, and BatchFailed; the batches before are in Redis,
-        and so they are when the iterable raises.
+        Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the iterable raises; the
+        batches before are in Redis then, and a note of the error says how many tasks these are.
         Source: docs/protocol.md, "enqueue_many".
         """
         return _count(self._batches(iterable, batch, None, **options))
@@ -148,7 +148,11 @@ def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:
 
 def _count(batches: Batches) -> Count:
     tasks = new = 0
-    for made in batches:
-        tasks += len(made.ids)
-        new += sum(made.are_new)
+    try:
+        for made in batches:
+            tasks += len(made.ids)
+            new += sum(made.are_new)
+    except Exception as error:
+        error.add_note(f"blueque: the {tasks} tasks of the batches before are in Redis")
+        raise
     return Count(tasks, new)

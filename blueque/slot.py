@@ -183,7 +183,8 @@ class Slot:
         is_same = str(process.start_ticks(pid)) == taken.fields.get("pid_start")     # and not a later one with its pid
         is_child = is_same and process.parent(pid) == os.getpid()
         watch = self._watch(taken, attempt, pid, is_child)
-        watch.lost_with = {"lost_node": task.node or "", **({"last_seen": seen} if seen else {})}
+        if watch.pidfd is None:                        # else, should it be lost, it is lost with us
+            watch.lost_with = {"lost_node": task.node or "", **({"last_seen": seen} if seen else {})}
         if kind == "superseded":
             watch.end("superseded", "the task has been run again, or was ended, without this attempt")
         elif taken.cancel is not None:                     # the order went to the listener that died

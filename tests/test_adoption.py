@@ -124,6 +124,18 @@ def kill_everything(listener, *tasks):
     until(lambda: not any(is_there(task.pid) for task in tasks), what="the end of the task processes")
 
 
+def test_how_an_orphan_of_a_dead_master_ended_is_not_known_and_its_present_listener_says_so(programs):
+    listener = programs.listener("work:run")
+    task = begin(programs)
+    kill_all_but_the_tasks(listener)
+    programs.listener("work:run")
+    node = has_moved(programs.client, task, 10.0)
+    kill(task.pid)
+    lost = ended(programs.client, task.id)
+    assert (lost.status, lost.error_type, lost.lost_node, lost.last_seen) == ("failed", "lost", node, None)
+    assert f"process {task.pid} of listener {node} is gone" in lost.error
+
+
 def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_until_it_is_taken_for_poison(programs):
     listener = programs.listener("work:run", slots=2)
     once, safe = begin(programs), begin(programs, retry=Retry(max=0, backoff=3600, interruptions=1))
