@@ -277,7 +277,7 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
         return EXIT_CONFIGURATION
     listener = Slot(
         client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
-        is_warm=choices.is_warm, pool=_pool(choices), master=master,
+        is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices), master=master,
     )
     try:
         return EXIT_DRAINED if listener.run() else 0

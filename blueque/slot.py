@@ -42,7 +42,7 @@ log = logging.getLogger("blueque")
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
 LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
-BURST = 4                                              # how many task processes are forked in a row for short tasks
+BURST = 4                                              # see Spares
 
 
 class Master(NamedTuple):
@@ -65,6 +65,7 @@ class Slot:
     select: from which of several queues it takes, see selection.py.
     life: what a task process does from its fork to its exit status, as `task_process.main`, given all but the work.
     is_warm: whether it prepares its work before there is any.
+    burst: how many task processes are forked in a row for short tasks.
     pool: what the node has for tasks that need some of it.
     master: None in a program of the user's own, whose other children are not ours.
     """
@@ -79,6 +80,7 @@ class Slot:
         *,
         select: Select | None = None,
         is_warm: bool = True,
+        burst: int = BURST,
         pool: Pool | None = None,
         master: Master | None = None,
         obeys_terminal: bool = False,
@@ -99,7 +101,7 @@ class Slot:
             self._client, self._listeners, defaults, self._orders, self._upkeep, self._children,
             self._call_for_adopters, self._trouble,
         )
-        self._spares = Spares(self._become_task_process, is_warm)
+        self._spares, self._burst = Spares(self._become_task_process, is_warm), burst
         self._pool = pool
         self._claim: Claim | None = None               # of our task
         self._task_pid: int | None = None
@@ -377,7 +379,7 @@ class Slot:
     def _have_spares(self) -> None:
         if not self._spares.pids:
             try:
-                self._spares.fill(BURST if self._are_tasks_short else 1)
+                self._spares.fill(self._burst if self._are_tasks_short else 1)
             except OSError:                            # no process to be had now; the next task will wait for one
                 pass
 

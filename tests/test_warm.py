@@ -179,8 +179,8 @@ def test_interpreters_that_cannot_start_are_not_tried_without_a_pause(programs, 
         if "blueque.spawned" in sys.orig_argv and Path("broken").exists():
             os._exit(9)
     """, "sitecustomize.py")
+    (tmp_path / "broken").touch()                      # before the first of them, which would live to see the task
     programs.listener("work:run", "--spawn", environ={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
-    (tmp_path / "broken").touch()
     task_id = programs.client.get_queue("work").enqueue("")
     until(lambda: (programs.client.get_task(task_id).attempt or 0) >= 3, what="the third try")
 
