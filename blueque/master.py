@@ -116,6 +116,7 @@ class Master:
         self._fork_at: list[float] = []                # when to fork the slots that are missing
         self._held: set[int] = set()                   # listeners of a former master whose slots are not free yet
         self._first = 0                                # the first signal that we were given
+        self._echoes = signals.Echoes()
         self._order: int | None = None                 # the last signal we have passed on
         self._status = 0
         self._has_worked = False                       # a listener has lived long enough to have registered
@@ -217,7 +218,7 @@ class Master:
             self._fork_slot(adopts_only=True)
 
     def _obey(self, number: int) -> None:
-        if number == signal.SIGCHLD:
+        if number == signal.SIGCHLD or self._echoes.is_one(number):
             return
         name = signals.signal_name(number)
         if self._order is None:

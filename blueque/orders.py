@@ -49,6 +49,7 @@ class Orders:
         self._lifeline, self._on_child_end = lifeline, on_child_end
         self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if obeys_terminal else [])]
         self._signals: signals.Signals | None = None
+        self._echoes = signals.Echoes()
 
     def open(self) -> None:
         """Begin to hear signals, if this is the main thread, the only one that can."""
@@ -131,5 +132,5 @@ class Orders:
             self.now = Order.STOP
         elif self._lifeline is not None:               # our master has SIGQUIT for more; a second SIGTERM is somebody else's
             self.now = max(self.now, Order.DRAIN)
-        else:
+        elif not self._echoes.is_one(number):
             self.now = Order.DRAIN if self.now is Order.WORK else Order.STOP

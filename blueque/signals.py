@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
+
+ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
 
 
 class Signals:
@@ -41,6 +44,24 @@ class Signals:
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
+
+
+class Echoes:
+    """Tells the echo of a signal from a second signal, for the second one ends tasks of days.
+
+    `timeout`, `docker stop` through a shell and others signal a process and then its group: one order, which comes twice.
+    """
+
+    def __init__(self) -> None:
+        self._number, self._at = 0, 0.0
+
+    def is_one(self, number: int) -> bool:
+        """Tell whether the signal is the same as the last one that was none, which came less than a second ago."""
+        now = time.monotonic()
+        if number == self._number and now - self._at < ECHO:
+            return True
+        self._number, self._at = number, now
+        return False
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from blueque import Client, Task, keys
 from blueque.process import host_name
+from blueque.signals import ECHO
 
 PATIENCE = 15.0                                        # seconds after which something awaited will never come
 ROOT = Path(__file__).parent.parent                    # where the package lies: programs here run in another directory
@@ -116,6 +117,11 @@ class Program:
 
     def send(self, number: int) -> None:
         self._popen.send_signal(number)                # not os.kill: its pid may be another's by now
+
+    def send_again(self, number: int) -> None:
+        """Send a signal that came before, when it is not taken for the same one any more."""
+        time.sleep(ECHO)
+        self.send(number)
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Return its exit code, or minus the signal that ended it."""

@@ -141,7 +141,7 @@ def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(progr
     assert is_there(task.pid)
     if container:
         assert listener.is_running
-        listener.send(signal.SIGTERM)
+        listener.send_again(signal.SIGTERM)
         listener.says(last)
         assert listener.wait() == 128 + signal.SIGTERM
         assert programs.client.get_task(task.id).error_type == "stopped"
@@ -161,7 +161,7 @@ def test_the_first_ctrl_c_is_always_drain_and_the_second_stop(programs, queue, o
     until(lambda: listener.slots() == [pid_of(task.node)], what="the leaving of the idle listener")
     following = queue.enqueue("quick")
     assert listener.is_running and is_there(task.pid)
-    listener.send(signal.SIGINT)
+    listener.send_again(signal.SIGINT)
     assert listener.wait() == 130
     done = programs.client.get_task(task.id)
     assert (done.status, done.error_type, done.error) == ("failed", "stopped", "stopped by operator: killed by SIGTERM")

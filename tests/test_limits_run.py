@@ -251,7 +251,7 @@ def test_who_wants_an_end_does_not_wait_for_the_grace_of_children_that_a_task_ha
     else:
         listener.send(signal.SIGTERM)
         listener.says("taking nothing new")
-        listener.send(signal.SIGTERM)
+        listener.send_again(signal.SIGTERM)
     done = ended(programs.client, task.id, 5.0)
     assert (done.status, done.result, done.leaked) == ("complete", "done", 1) and not is_there(child)
     if word == "stop":

@@ -14,6 +14,7 @@ import pytest
 from running import Programs, children_of, is_there, outcome, parent_of, terminal, until
 
 from blueque.process import host_name
+from blueque.signals import ECHO
 
 # Every task notes that it runs, and ends when told to. `runs` gets a line for each run of a task.
 WORK = """
@@ -123,13 +124,35 @@ def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signa
     task_id = begin(programs, queue)
     listener.send(signal.SIGTERM)
     listener.says("taking nothing new")
-    listener.send(number)
+    listener.send_again(number)
     assert listener.wait() == 128 + number
     task = programs.client.get_task(task_id)
     assert (task.status, task.error, task.error_type, task.signal) == (
         "failed", "stopped by operator: killed by SIGTERM", "stopped", "SIGTERM")
     assert of_listeners(state) == {}
     assert programs.left() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_signal_that_comes_twice_to_the_process_and_to_its_group_counts_once(programs, queue, number):
+    listener = programs.listener("work:run")
+    task_id = begin(programs, queue)
+    listener.send(number)
+    listener.says("taking nothing new")
+    listener.send(number)
+    let_go(programs)
+    assert listener.wait() == 0
+    assert programs.client.get_task(task_id).result == "done" and "stopping" not in listener.log
+
+
+def test_two_different_signals_are_two_however_fast_they_come(programs, queue):
+    listener = programs.listener("work:run")
+    task_id = begin(programs, queue)
+    listener.send(signal.SIGTERM)
+    listener.says("taking nothing new")
+    listener.send(signal.SIGINT)
+    assert listener.wait() == 128 + signal.SIGINT
+    assert programs.client.get_task(task_id).error_type == "stopped"
 
 
 @pytest.mark.parametrize(("how", "status", "error", "result"), [
@@ -142,7 +165,7 @@ def test_a_stopped_task_may_end_in_its_own_way_within_the_grace(programs, queue,
     task_id = begin(programs, queue, how)
     listener.send(signal.SIGTERM)
     listener.says("taking nothing new")
-    listener.send(signal.SIGTERM)
+    listener.send_again(signal.SIGTERM)
     listener.wait()
     task = programs.client.get_task(task_id)
     assert (task.status, task.error, task.result) == (status, error, result)
@@ -155,7 +178,7 @@ def test_a_stopped_program_gets_the_signal_itself_and_so_does_what_it_has_starte
     task_id = begin(programs, queue)
     listener.send(signal.SIGTERM)
     listener.says("taking nothing new")
-    listener.send(signal.SIGTERM)
+    listener.send_again(signal.SIGTERM)
     assert listener.wait() == 143
     task = programs.client.get_task(task_id)
     assert (task.error, task.error_type, task.exit_code) == ("stopped by operator: exit code 5", "stopped", 5)
@@ -192,6 +215,7 @@ def test_the_second_ctrl_c_stops_the_task(programs, queue):
         task_id = begin(programs, queue)
         tty.press_ctrl_c()
         listener.says("taking nothing new")
+        time.sleep(ECHO)
         tty.press_ctrl_c()
         assert listener.wait() == 130
         assert programs.client.get_task(task_id).error == "stopped by operator: killed by SIGTERM"
@@ -358,6 +382,18 @@ FORKING_RUNNER = """
     ForkingRunner({client}, "work", work.run, spool="spool", grace=1).run()
     print("run has returned", flush=True)
 """
+
+
+def test_one_signal_that_comes_twice_to_a_forking_runner_counts_once(programs, queue, url):
+    runner = programs.script(FORKING_RUNNER.format(client=f"Client('{url}')"))
+    task_id = begin(programs, queue)
+    runner.send(signal.SIGTERM)
+    node = programs.client.get_task(task_id).node
+    until(lambda: programs.client.get_inspector().registration("work", node).get("order"), what="the news that it leaves")
+    runner.send(signal.SIGTERM)
+    let_go(programs)
+    assert runner.wait() == 0
+    assert programs.client.get_task(task_id).result == "done"
 
 
 @pytest.mark.parametrize("client", ["Client('{url}')", "Client(redis=redis.Redis(port={port}))"])

@@ -129,9 +129,10 @@ def command(
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
     environment; its last line of output, or the file `result` in that directory, is the result.
 
-    Ctrl-C: take nothing new, leave when the running tasks have ended; the second one stops them. SIGTERM: see --on-term.
-    With leave, the default outside a container, the running tasks run on, each with a listener behind it, and those who
-    start the next blueque-listener here find them. --retry and the limits are for tasks that have none of their own.
+    Ctrl-C: take nothing new, leave when the running tasks have ended; the second one, a second later or more, stops
+    them. SIGTERM: see --on-term. With leave, the default outside a container, the running tasks run on, each with a
+    listener behind it, and those who start the next blueque-listener here find them. --retry and the limits are for tasks
+    that have none of their own.
     """
     if (handler is None) == (program is None):
         raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
