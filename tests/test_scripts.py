@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ["bin/blueque", "bin/blueque-listener", "bin/blueque-scheduler"]
-COMMANDS = ["bin/demo", "bin/soak", "bin/test", ".ci/run"]
+COMMANDS = ["bin/bench", "bin/demo", "bin/soak", "bin/test", ".ci/run"]
 SOURCED = ["bin/setup.sh"]
 
 
