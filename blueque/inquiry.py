@@ -9,13 +9,14 @@ from blueque import keys, survey
 from blueque.connection import Command, Redis
 from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
-from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes
+from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
 
 FARTHEST = 10_000                                      # from the front of its line a task is looked for
 MAX_LINES = 1000                                       # of the highest priority that are counted
 MAX_HOLDERS = 100                                      # of a lock, or of the places of a queue, that are looked at
+MAX_QUEUES = 1000                                      # whose listeners may share a node: those with the most of them
 
 
 class Inquiry(NamedTuple):
@@ -23,8 +24,9 @@ class Inquiry(NamedTuple):
 
     line: in which it waits, or would. needs: what it needs; None: nobody understands it.
     before: how many are ahead of it in its line; None: it is not there, or further back than FARTHEST.
-    length: of its line. higher, beside: how many wait in lines of higher priority, and in others of the same.
-    nodes: the listeners of its queue. holders: who holds its lock, counted: who counts as running in its queue, by id.
+    length: of its line. higher, beside: how many wait in lines of higher priority, and in others of the same; not those
+    that wait for a lock. nodes: the listeners of its queue. others: those of other queues that share a node with these.
+    holders: who holds its lock, counted: who counts as running in its queue, by id.
     tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
     """
 
@@ -39,6 +41,7 @@ class Inquiry(NamedTuple):
     pause: Pause | None
     room: Room
     nodes: Sequence[Node]
+    others: Sequence[Node]
     holders: Sequence[str]
     counted: Sequence[str]
     tasks: Mapping[str, Task]
@@ -50,22 +53,38 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
     needs = needs_of(line)
     lock = needs.lock if needs is not None else None
-    (time,), members, place, lines, settings, held = read_groups(redis, [
-        [("TIME",)], ask_members(queue), _ask_place(queue, line, task.id), _ask_lines(queue), _ask_settings(queue),
+    (time, queues), members, place, lines, settings, held = read_groups(redis, [
+        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
+        ask_members(queue), _ask_place(queue, line, task.id), _ask_lines(queue), _ask_settings(queue),
         [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
         + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
     ])
     now = survey.to_seconds(time)
-    nodes = read_nodes(redis, {queue: Members(*members)}, now)
+    known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
+    compared = _compared(line, lines[0])
+    every, lengths = read_nodes_and(redis, known, now, _ask_lengths(queue, compared))
+    nodes, others = _sharing(every, queue)
     pause, room = _settings(settings)
     counted, holders = held[0], held[1] if lock is not None else []
     index, length = place
-    higher, beside = _count_others(redis, queue, line, lines)
-    ids = [*(one for node in nodes for one in node.held), *holders, *counted]
+    higher, beside = _count_others(line, compared, lengths, lines[1])
+    ids = [*(one for node in (*nodes, *others) for one in node.held), *holders, *counted]
     return Inquiry(
         task, now, line, needs, None if index is None else length - 1 - index, length, higher, beside, pause, room, nodes,
-        holders, counted, survey.shown(redis, ids) if ids else {},
+        others, holders, counted, survey.shown(redis, ids) if ids else {},
     )
+
+
+def _members(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
+    replies = read_groups(redis, [ask_members(queue) for queue in queues]) if queues else []
+    return {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
+
+
+def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
+    """Return the listeners of the queue, and those of others that share the resources, or the process, of one of them."""
+    own = [node for node in every if node.queue == queue]
+    ids, pools = {node.id for node in own}, {node.pool for node in own}
+    return own, [node for node in every if node.queue != queue and (node.id in ids or node.pool in pools)]
 
 
 def _ask_place(queue: str, line: str, task: str) -> list[Command]:
@@ -92,11 +111,26 @@ def _settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
     return pause_of(paused, by, reason), Room(most, counted, started)
 
 
-def _count_others(redis: Redis, queue: str, line: str, lines: Sequence[Any]) -> tuple[int, int]:
+def _compared(line: str, names: Sequence[str]) -> list[str]:
+    """Return the other lines that have their turn before this one, or beside it."""
+    return [name for name in names if name != line and priority_of(name) >= priority_of(line)]
+
+
+def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
+    """Return the commands that tell how many wait in each line, and how many hold the lock that they need."""
+    locks = [(needs_of(name) or Needs()).lock or "" for name in names]
+    return [
+        command for name, lock in zip(names, locks, strict=True)
+        for command in (("LLEN", keys.line(queue, name)), ("SCARD", keys.lock(lock)))
+    ]
+
+
+def _count_others(line: str, names: Sequence[str], lengths: Sequence[int], pending: int) -> tuple[int, int]:
     """Return how many wait in lines of higher priority, and in others of the same."""
-    names, pending = lines
-    others = [name for name in names if name != line and priority_of(name) >= priority_of(line)]
-    lengths = redis.read(*[("LLEN", keys.line(queue, name)) for name in others]) if others else []
-    counts = [*zip(others, lengths, strict=True), *([(DEFAULT, pending)] if line != DEFAULT else [])]
+    counts = [(DEFAULT, pending)] if line != DEFAULT else []
+    for name, length, holders in zip(names, lengths[::2], lengths[1::2], strict=True):
+        needs = needs_of(name) or Needs()
+        if needs.lock is None or holders < needs.limit:
+            counts.append((name, length))
     higher = sum(length for name, length in counts if priority_of(name) > priority_of(line))
     return higher, sum(length for name, length in counts if priority_of(name) == priority_of(line))

@@ -35,6 +35,13 @@ class Node(NamedTuple):
     order_by: str | None = None
     boot: str | None = None                            # of its machine
     resources: str | None = None                       # what its node has, as text of `lines.write_needs`
+    ns: str | None = None                              # in which its process numbers are
+    spool: str | None = None                           # where the files of its attempts lie
+
+    @property
+    def pool(self) -> tuple[str, str, str]:
+        """What the listeners that share the resources of a node have in common."""
+        return self.boot or self.host, self.ns or "", self.spool or ""
 
     @property
     def host(self) -> str:
@@ -80,16 +87,16 @@ def read_nodes_and(
         *[[
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
             ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
-             "resources"),
+             "resources", "ns", "spool"),
         ] for queue, node in pairs],
     ])
     found = []
     for (queue, node), (held, known) in zip(pairs, replies, strict=True):
-        state, beat_every, lease, order, order_by, boot, resources = known
+        state, beat_every, lease, order, order_by, *facts = known
         seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
-        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, boot, resources))
+        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, *facts))
     return found, others
 
 

@@ -44,7 +44,8 @@ MAX_IDS = 10_000                                       # read of a queue's index
 MAX_ENDS = 1000                                        # read of a set, or of one end of a list
 MAX_FAILED = 100                                       # looked at for those that were lost
 QUEUES_AT_ONCE = 20                                    # searched in one round trip: their ids are all in memory
-OVERDUE = 60.0                                         # seconds within which somebody puts a scheduled task in line
+LATE = 10.0                                            # seconds within which a scheduler puts a scheduled task in line
+OVERDUE = 60.0                                         # the same, of the listeners of its queue
 DAY = 86400.0
 
 

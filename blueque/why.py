@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from blueque import commands
 from blueque.cli import show
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import LOOKS_AT_LINES, Node
 from blueque.places import FINISHED, HELD
-from blueque.survey import OVERDUE, entered
+from blueque.survey import LATE, OVERDUE, entered
 from blueque.task import Task
+
+_ALIKE = "with its priority and needs"                 # who stands in one line
 
 MOST_NAMES = 3                                         # of tasks or listeners in one sentence
 LONG = 15.0                                            # seconds after which an idle listener should have taken a task
@@ -39,7 +41,7 @@ def headline(its: Inquiry) -> str:
     lasts = "" if since is None or task.status == "scheduled" else f" for {show.span(max(its.now - since, 0.0))}"
     place = ""
     if task.status == "pending" and its.before is not None:
-        place = f", number {its.before + 1} of {its.length} in its line"
+        place = f", number {its.before + 1} of {its.length} {_ALIKE}"
     return f"{show.short_id(task.id)} in {task.queue} is {task.status}{lasts}{place}."
 
 
@@ -51,7 +53,7 @@ def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
     if status in HELD:
         return list(_held(its))
     if status == "scheduled":
-        return [*_scheduled(its, is_utc), *_pause(its)]
+        return [*_scheduled(its, is_utc), *_pause(its), *_listeners(its)]
     if status != "pending":
         return [Reason("unknown", f"Its status {status!r} is none that Blueque knows.", "blueque doctor")]
     popped = next((node for node in its.nodes if its.task.id in node.held), None)
@@ -85,12 +87,14 @@ def _held(its: Inquiry) -> Iterator[Reason]:
             yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
     else:
         yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
-    if node is None or node.state not in _TAKES:
+    if node is not None and node.state == "draining":
+        yield Reason("draining", "That listener takes nothing new: it ends this task, and leaves.")
+    elif node is None or node.state not in _TAKES:
         state = "not known any more" if node is None else node.state
         seen = f", last seen {show.span(node.seen)} ago" if node is not None and node.seen is not None else ""
         sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
         host = (task.node or "").rpartition("_")[0] or "its host"
-        yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", f"blueque-listener {_name(its)}")
+        yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
 
 
 def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
@@ -101,10 +105,11 @@ def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
     if eta is None:
         yield Reason("overdue", "It is scheduled, and nobody knows for when.", "blueque doctor")
     elif eta > its.now:
-        yield Reason("scheduled", f"It is scheduled for {show.stamp(eta, is_utc)}, in {show.span(eta - its.now)}.")
-    elif its.now - eta > OVERDUE:
-        yield Reason("overdue", f"It is due since {show.span(its.now - eta)}, and nobody puts it in line.",
-                     "blueque-scheduler")
+        yield Reason("scheduled", f"It is scheduled for {show.stamp(eta, is_utc)}, in {show.span(eta - its.now)}:"
+                     " a scheduler or a listener of its queue puts it in line then.")
+    elif its.now - eta > (OVERDUE if _takers(its) else LATE):
+        yield Reason("overdue", f"It is overdue by {show.span(its.now - eta)}: no scheduler has put it in line, and no"
+                     " listener of its queue.", "blueque-scheduler")
     else:
         yield Reason("due", f"It is due since {show.span(its.now - eta)}: a scheduler or listener puts it in line now.")
 
@@ -121,15 +126,16 @@ def _pause(its: Inquiry) -> Iterator[Reason]:
     since = "" if its.pause.since is None else f" for {show.span(max(its.now - its.pause.since, 0.0))}"
     why = f": {its.pause.reason}" if its.pause.reason else ""
     sentence = f"Queue {its.task.queue} is paused{since}, by {its.pause.by or 'somebody'}{why}."
-    yield Reason("paused", sentence, f"blueque resume {_name(its)}")
+    yield Reason("paused", sentence, commands.of_queue("resume", its.task.queue or ""))
 
 
 def _limit(its: Inquiry) -> Iterator[Reason]:
     if not its.room.is_full:
         return
     runs = _list_of(its, its.counted)
-    sentence = f"Queue {its.task.queue} may run {count(its.room.limit or 0, 'task')} at a time, and {its.room.taken} run"
-    yield Reason("limit", f"{sentence}{runs}.", f"blueque limit {_name(its)} N")
+    verb = "runs" if its.room.taken == 1 else "run"
+    sentence = f"Queue {its.task.queue} may run {count(its.room.limit or 0, 'task')} at a time, and {its.room.taken} {verb}"
+    yield Reason("limit", f"{sentence}{runs}.", commands.of_queue("limit", its.task.queue or "", "N"))
 
 
 def _lock(its: Inquiry) -> Iterator[Reason]:
@@ -137,7 +143,8 @@ def _lock(its: Inquiry) -> Iterator[Reason]:
     if needs is None or needs.lock is None or len(its.holders) < needs.limit:
         return
     share = "" if needs.limit == 1 else f", which {needs.limit} may hold at a time,"
-    yield Reason("lock", f"Lock {needs.lock}{share} is held{_list_of(its, its.holders) or ' by others'}.")
+    yield Reason("lock", f"Lock {needs.lock}{share} is held{_list_of(its, its.holders) or ' by others'}; it starts when"
+                 f" {'that' if len(its.holders) == 1 else 'one of these'} ends.")
 
 
 def _list_of(its: Inquiry, ids: Sequence[str]) -> str:
@@ -153,20 +160,27 @@ def _of_one(its: Inquiry, task_id: str) -> str:
         return f"{show.short_id(task_id)}, which does not run any more"
     since = entered(task)
     lasts = "" if since is None else f" for {show.span(max(its.now - since, 0.0))}"
-    return f"{show.short_id(task_id)} on {show.short_node(task.node or '?')}{lasts}"
+    other = f" of queue {task.queue}" if task.queue != its.task.queue else ""
+    return f"{show.short_id(task_id)}{other} on {show.short_node(task.node or '?')}{lasts}"
 
 
 def _listeners(its: Inquiry) -> Iterator[Reason]:
     """Say if nobody is there, or nobody who could take it."""
-    queue = its.task.queue
-    takers = [node for node in its.nodes if node.state in _TAKES]
+    queue, takers = its.task.queue, _takers(its)
     if not takers:
-        yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", f"blueque-listener {_name(its)}")
-        return
-    if its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
+        yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", _serve(its))
+    elif its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
         what = "priorities" if its.needs == Needs() else "what a task needs"
-        yield Reason("no_listener", f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.",
-                     f"blueque-listener {_name(its)}")
+        yield Reason("no_listener", f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.", _serve(its))
+
+
+def _takers(its: Inquiry) -> list[Node]:
+    return [node for node in its.nodes if node.state in _TAKES]
+
+
+def _serve(its: Inquiry) -> str:
+    """Return the command that starts a listener that could run the task."""
+    return commands.serve(its.task.queue or "", its.needs.resources if its.needs is not None else ())
 
 
 def _last_seen(its: Inquiry) -> str:
@@ -185,26 +199,35 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
     nodes = [node for node in its.nodes if node.state in LOOKS_AT_LINES]
     if not its.needs.resources or not nodes:
         return
-    wanted = _in_words(its.needs.resources)
+    wanted = commands.amounts(its.needs.resources)
     if not _able(its):
         most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in its.needs.resources}
-        best = _in_words([pair for pair in most.items() if pair[1]]) or "nothing of it"
-        words = " ".join(f"--resource {name}={amount}" for name, amount in its.needs.resources)
-        yield Reason("never_fits", f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}.",
-                     f"blueque-listener {_name(its)} {words}")
+        best = commands.amounts([pair for pair in most.items() if pair[1]]) or "nothing of it"
+        options = " ".join(f"--resource {name}={commands.amount(number)}" for name, number in its.needs.resources)
+        sentence = f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}."
+        yield Reason("never_fits", f"{sentence} Start one on a node that has it, with {options}, or cancel the task.",
+                     f"blueque cancel {its.task.id}")
         return
     names = {name for name, _ in its.needs.resources}
-    used = [task for task in its.tasks.values() if task.status in HELD and not names.isdisjoint(dict(_needs_of(task)))]
-    if used and not any(_is_room_on(host, its, used) for host in {node.host for node in _able(its)}):
-        sentence = f"It needs {wanted}, and too little of that is free: in use{_list_of(its, [task.id for task in used])}."
-        yield Reason("no_room", sentence)
+    used = [(node, task) for node, task in _running(its) if not names.isdisjoint(dict(_needs_of(task)))]
+    if used and not any(_is_room_in(pool, its, used) for pool in {node.pool for node in _able(its)}):
+        ids = [task.id for _, task in used]
+        when = "that ends" if len(ids) == 1 else "enough of these have ended"
+        sentence = f"It needs {wanted}, and too little of that is free: held by{_list_of(its, ids).removeprefix(':')}"
+        yield Reason("no_room", f"{sentence}; it starts when {when}.")
 
 
-def _is_room_on(host: str, its: Inquiry, used: Sequence[Task]) -> bool:
-    """Tell whether a host has free what the task needs, as far as the tasks of its own queue tell: listeners share it."""
-    totals = [_has(node) for node in _able(its) if node.host == host]
+def _running(its: Inquiry) -> list[tuple[Node, Task]]:
+    """Return the tasks that the listeners on its nodes have, of whatever queue, each with its listener."""
+    found = ((node, its.tasks.get(task_id)) for node in (*its.nodes, *its.others) for task_id in node.held)
+    return [(node, task) for node, task in found if task is not None and task.status in HELD]
+
+
+def _is_room_in(pool: tuple[str, str, str], its: Inquiry, used: Sequence[tuple[Node, Task]]) -> bool:
+    """Tell whether a node has free what the task needs: all the listeners there share it."""
+    totals = [_has(node) for node in _able(its) if node.pool == pool]
     for name, amount in its.needs.resources if its.needs is not None else ():
-        taken = sum(dict(_needs_of(task)).get(name, 0) for task in used if (task.node or "").rpartition("_")[0] == host)
+        taken = sum(dict(_needs_of(task)).get(name, 0) for node, task in used if node.pool == pool)
         if max(total.get(name, 0) for total in totals) - taken < amount:
             return False
     return True
@@ -229,34 +252,33 @@ def _has(node: Node) -> dict[str, int]:
     return dict((parse_needs(node.resources or "") or Needs()).resources)
 
 
-def _in_words(amounts: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{name}={show.size(amount) if amount >= 1 << 20 else amount}" for name, amount in amounts)
-
-
 def _busy(its: Inquiry) -> Iterator[Reason]:
     able = _able(its)
-    if not able or any(not node.held for node in able):
+    # A listener of several queues has one task of all of them together.
+    has = {node.id: node.held[0] for node in (*its.others, *able) if node.held}
+    if not able or any(node.id not in has for node in able):
         return
     which = "that have what it needs " if its.needs is not None and its.needs.resources else ""
     all_of = "The only listener" if len(able) == 1 else f"All {len(able)} listeners"
-    busy = _list_of(its, [node.held[0] for node in able])
-    has = "has a task" if len(able) == 1 else "have a task"
-    yield Reason("busy", f"{all_of} of {its.task.queue} {which}{has}{busy}.")
+    busy = _list_of(its, [has[node.id] for node in able])
+    verb, when = ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
+    yield Reason("busy", f"{all_of} of {its.task.queue} {which}{verb}{busy}; it can start when {when}.")
 
 
 def _before(its: Inquiry) -> Iterator[Reason]:
     """Say who is first, for whatever reason they wait."""
     if its.before is None and its.length > FARTHEST:
-        yield Reason("behind", f"More than {FARTHEST} tasks are before it in its line.", f"blueque first {its.task.id}")
+        yield Reason("behind", f"More than {FARTHEST} tasks {_ALIKE} are before it.", f"blueque first {its.task.id}")
     elif its.before:
         are = "are" if its.before > 1 else "is"
-        yield Reason("behind", f"{count(its.before, 'task')} {are} before it in its line.", f"blueque first {its.task.id}")
+        yield Reason("behind", f"{count(its.before, 'task')} {_ALIKE} {are} before it.", f"blueque first {its.task.id}")
     if its.higher:
         turn = "has its turn first, if it can run" if its.higher == 1 else "have their turn first, if they can run"
         yield Reason("outranked", f"{count(its.higher, 'task')} of higher priority {turn}.",
                      f"blueque priority {its.task.id} N")
     if its.beside:
-        sentence = f"{count(its.beside, 'task')} of the same priority may have their turn before it: the oldest first."
+        their = "its turn" if its.beside == 1 else "their turn"
+        sentence = f"{count(its.beside, 'task')} of the same priority may have {their} before it: the oldest first."
         yield Reason("beside", sentence)
 
 
@@ -271,10 +293,6 @@ def _turn(its: Inquiry) -> Iterator[Reason]:
                          "blueque status")
         else:
             yield Reason("next", "Nothing keeps it: a listener takes it in a moment.")
-
-
-def _name(its: Inquiry) -> str:
-    return shlex.quote(its.task.queue or "")
 
 
 _LOOKS: tuple[Callable[[Inquiry], Iterator[Reason]], ...] = (_pause, _limit, _listeners, _lock, _resources, _busy)

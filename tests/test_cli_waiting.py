@@ -38,10 +38,14 @@ def wait(redis, task, priority=0, queue="video", **resources):
     protocol.enqueue(redis, queue, task, "1", "json", time.time(), options)
 
 
-def take(redis, task, line):
-    protocol.pop(redis, "video", NODE, "i1", line)
-    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
-    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+def take(redis, task, line, queue="video", instance="i1"):
+    protocol.pop(redis, queue, NODE, instance, line)
+    protocol.reserve(redis, queue, task, f"secret-{task}", NODE, instance, time.time())
+    protocol.start(redis, queue, task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+
+
+def serve(redis, queue, node=NODE, instance="i2", **facts):
+    protocol.register(redis, queue, node, instance, {"beat_every": 10, "resources": "gpu=1", **facts}, time.time())
 
 
 # priority, first, move
@@ -160,7 +164,7 @@ def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
     codes, text = why("pend")
 
     assert codes == ["next"]
-    assert text.startswith("pending-1 in video is pending for 0.") and "number 1 of 1 in its line" in text
+    assert text.startswith("pending-1 in video is pending for 0.") and "number 1 of 1 with its priority and needs." in text
 
 
 def test_a_task_that_should_have_been_taken_long_ago_is_not_promised_for_now(why, redis):
@@ -210,8 +214,9 @@ def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
     codes, text = why("pending-2")
 
     assert codes == ["busy", "behind", "outranked"]
-    assert f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m." in text
-    assert "2 tasks are before it in its line." in text and "1 task of higher priority has its turn first" in text
+    assert f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m; it can start when that ends." in text
+    assert "2 tasks with its priority and needs are before it." in text
+    assert "1 task of higher priority has its turn first" in text
 
 
 def test_the_task_that_holds_the_lock_is_named(why, redis):
@@ -222,7 +227,7 @@ def test_the_task_that_holds_the_lock_is_named(why, redis):
     codes, text = why("waiter")
 
     assert codes == ["lock", "busy"]
-    assert f"Lock customer 17 is held: holder on {NODE} for 2 h 1 m.\n" in text
+    assert f"Lock customer 17 is held: holder on {NODE} for 2 h 1 m; it starts when that ends.\n" in text
 
 
 def test_a_full_queue_is_said_with_who_runs(why, redis):
@@ -234,7 +239,7 @@ def test_a_full_queue_is_said_with_who_runs(why, redis):
     codes, text = why("pending-1")
 
     assert codes == ["limit", "busy"]
-    assert f"Queue video may run 1 task at a time, and 1 run: first-1 on {NODE}" in text
+    assert f"Queue video may run 1 task at a time, and 1 runs: first-1 on {NODE}" in text
 
 
 def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, redis):
@@ -243,8 +248,9 @@ def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, re
     codes, text = why("heavy")
 
     assert codes == ["never_fits"]
-    assert "It needs gpu=2, memory=8.0 GiB, and no listener of video has that: the most is gpu=1." in text
-    assert f"blueque-listener video --resource gpu=2 --resource memory={8 << 30}\n" in text
+    assert "It needs gpu=2, memory=8GiB, and no listener of video has that: the most is gpu=1." in text
+    assert "a node that has it, with --resource gpu=2 --resource memory=8GiB, or cancel" in text
+    assert "blueque cancel heavy\n" in text and "blueque-listener" not in text
 
 
 def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
@@ -257,7 +263,87 @@ def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
     codes, text = why("waiter")
 
     assert codes == ["no_room"]
-    assert "It needs gpu=1, and too little of that is free: in use: holder on" in text
+    assert "It needs gpu=1, and too little of that is free: held by holder on" in text
+    assert "it starts when that ends.\n" in text
+
+
+def test_a_need_that_a_task_of_another_queue_on_the_node_uses_up_is_said_with_task_and_queue(why, redis):
+    serve(redis, "audio", instance="i3")
+    serve(redis, "video", NODE.rpartition("_")[0] + "_2")              # another slot of the node is idle
+    wait(redis, "holder", queue="audio", gpu=1)
+    take(redis, "holder", "0,gpu=1", "audio", "i3")
+    wait(redis, "waiter", gpu=1)
+
+    codes, text = why("waiter")
+
+    assert codes == ["no_room"]
+    assert f"held by holder of queue audio on {NODE} for 2 h 1 m; it starts when that ends." in text
+
+
+def test_a_task_of_another_queue_on_another_spool_of_the_host_keeps_nothing(why, redis):
+    serve(redis, "audio", NODE.rpartition("_")[0] + "_2", "i3", spool="/elsewhere")
+    wait(redis, "holder", queue="audio", gpu=1)
+    protocol.pop(redis, "audio", NODE.rpartition("_")[0] + "_2", "i3", "0,gpu=1")
+    protocol.reserve(redis, "audio", "holder", "s", NODE.rpartition("_")[0] + "_2", "i3", time.time())
+    wait(redis, "waiter", gpu=1)
+
+    assert why("waiter")[0] == ["next"]
+
+
+def test_a_listener_that_has_a_task_of_another_of_its_queues_is_busy(why, redis):
+    serve(redis, "audio", instance="i3")
+    enqueue(redis, "other-1", "audio")
+    take(redis, "other-1", "0", "audio", "i3")
+    enqueue(redis, "pending-1")
+
+    codes, text = why("pending-1")
+
+    assert codes == ["busy"]
+    assert f"has a task: other-1 of queue audio on {NODE} for" in text
+
+
+def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redis):
+    wait(redis, "holder", lock="a")
+    take(redis, "holder", "0,lock:a=1")
+    serve(redis, "video", NODE.rpartition("_")[0] + "_2")
+    wait(redis, "locked-1", lock="a")
+    wait(redis, "free-1", lock="b")
+    enqueue(redis, "pending-1")
+
+    codes, text = why("pending-1")
+
+    assert codes == ["beside", "next"]
+    assert "1 task of the same priority may have its turn before it: the oldest first." in text
+
+
+@pytest.mark.parametrize(
+    ("queue", "resources", "command"),
+    [("run=4", {}, "blueque-listener run=4=1"), ("--run", {}, "blueque-listener -- --run"),
+     ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 -- -q=4=1"),
+     ("audio", {"gpu": 1, "memory": 8 << 30}, "blueque-listener audio --resource gpu=1 --resource memory=8GiB")],
+)
+def test_the_next_step_can_be_run_as_it_is_printed(why, redis, queue, resources, command):
+    wait(redis, "pending-1", queue=queue, **resources)
+
+    assert f"{command}\n" in why("pending-1")[1]
+
+
+def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):  # noqa: F811
+    enqueue(redis, "pending-1", "--run")
+    protocol.pause(redis, "--run", "ada", None, time.time())
+
+    assert "blueque resume -- --run\n" in why("pending-1")[1]
+    assert run("resume", "--", "--run").stdout == "--run  resumed\n"
+
+
+def test_a_running_task_of_a_draining_listener_is_not_said_to_be_abandoned(why, redis):
+    start(redis, "started-1")
+    protocol.order(redis, "video", NODE, "drain", "ada")
+
+    codes, text = why("started-1")
+
+    assert codes == ["running", "draining"]
+    assert "it ends this task, and leaves" in text
 
 
 def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
@@ -292,8 +378,20 @@ def test_what_does_not_wait_in_line_says_what_it_does_instead(why, redis, cli):
         "running-1": ["running"], "later-1": ["scheduled"], "late-1": ["overdue"], "cancelled-1": ["ended"],
         "popped-1": ["popped"],
     }
-    assert ", in 2 h." in found["later-1"][1] and "blueque-scheduler" in found["late-1"][1]
+    assert ", in 2 h: a scheduler or a listener" in found["later-1"][1] and "blueque-scheduler" in found["late-1"][1]
     assert "It was cancelled by ada: wrong." in found["cancelled-1"][1]
+
+
+def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and_a_future_one_says_who_lacks(why, redis):
+    for name, queue, eta in (("late-1", "audio", -31), ("soon-1", "video", -31), ("later-1", "audio", 3600)):
+        protocol.schedule(redis, queue, name, "1", "json", time.time() + eta, time.time())
+
+    (codes, text), later = why("late-1"), why("later-1")
+
+    assert codes == ["overdue", "no_listener"]
+    assert "It is overdue by 31 s: no scheduler has put it in line" in text and "blueque-scheduler\n" in text
+    assert why("soon-1")[0] == ["due"]
+    assert later[0] == ["scheduled", "no_listener"]
 
 
 def test_a_started_task_of_a_dead_listener_is_said_to_be_that(why, redis):

@@ -21,8 +21,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "config", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings", "task_id",
-        "toml_lines", "values", "verdicts", "version",
+        "commands", "config", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
+        "task_id", "toml_lines", "values", "verdicts", "version",
     ],
     "system": [
         "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",

@@ -1,0 +1,47 @@
+"""Commands: what a person would type, as text, so that no advice is one that a shell or a program takes otherwise."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from blueque.lines import Needs
+
+_BYTES = 1 << 20                                       # an amount of this, or more, is one of bytes
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+Resources = Sequence[tuple[str, int]]
+
+
+def serve(queue: str, resources: Resources = ()) -> str:
+    """Return the command that starts a listener of the queue on a node that has these resources."""
+    options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
+    # A name that ends in =NUMBER would be a name and its weight.
+    name = f"{queue}=1" if "=" in queue else queue
+    return f"blueque-listener{options} -- {shlex.quote(name)}" if queue.startswith("-") else (
+        f"blueque-listener {shlex.quote(name)}{options}"
+    )
+
+
+def of_queue(verb: str, queue: str, *words: str) -> str:
+    """Return the command that does something to a queue."""
+    return " ".join(["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words])
+
+
+def amount(number: int) -> str:
+    """Return an amount of a resource as people write it, without loss: 2, 8GiB."""
+    for unit, size in _UNITS:
+        if number >= _BYTES and number % size == 0:
+            return f"{number // size}{unit}"
+    return str(number)
+
+
+def amounts(resources: Resources) -> str:
+    """Return `gpu=2, memory=8GiB`."""
+    return ", ".join(f"{name}={amount(number)}" for name, number in resources)
+
+
+def all_of(needs: Needs) -> str:
+    """Return `gpu=2, memory=8GiB, lock licence for 3`."""
+    lock = [] if needs.lock is None else [f"lock {needs.lock}{f' for {needs.limit}' if needs.limit > 1 else ''}"]
+    return ", ".join([*([amounts(needs.resources)] if needs.resources else []), *lock])
