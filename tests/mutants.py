@@ -24,8 +24,8 @@ class Mutant(NamedTuple):
     function: str                                      # or Class.method
     before: str
     after: str
-    scenario: str
-    bounds: tuple[int, int]
+    scenario: str = ""
+    bounds: tuple[int, int] = (0, 0)
 
 
 MINE = "task, snapshot, token, node"
@@ -189,6 +189,20 @@ MUTANTS = [
            "producer loses answers", (1, 1)),
     Mutant("start and the ends do not watch the task", "looks", "ownership", "Look((key,)", 'Look(("nothing",)',
            "wrongly fenced", (2, 0)),
+]
+
+# What nobody can see who does not know which task has to come next, or who should be called: the model does.
+IN_THE_MODEL = [
+    Mutant("pop takes of the default line whatever there is", "run", "pop",
+           "if line is None and (others or max_concurrency is not None):", "if False:"),
+    Mutant("set_priority puts in line what is scheduled", "waiting", "set_priority", "if is_in_line:", "if True:"),
+    Mutant("set_max_concurrency sets none", "waiting", "set_max_concurrency", "if most is not None:", "if False:"),
+    Mutant("reassert does not take the lock again", "recover", "reassert", "*hold_room(queue, task, ours),", ""),
+    Mutant("nobody frees what nobody holds", "freeing", "Freeing._free", 'if task.status not in ("reserved", "started")',
+           "if False"),
+    Mutant("a listener is called that cannot help", "forwarding", "Forwarding.call", "if meets(has, needs)", "if True"),
+    Mutant("the marker is not passed on to who could do the rest", "listener", "Listener._choose",
+           "self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))", "None"),
 ]
 
 EQUIVALENT = {

@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from machine import own_clock
 from rules import QueueMachine
@@ -59,15 +59,17 @@ def test_redis_and_the_model_of_it_say_the_same_whatever_is_done():
         assert shortages(tally) == {}
 
 
-def run(url: str, examples: int, is_random: bool = False) -> Counter[str]:
+def run(url: str, examples: int, is_random: bool = False, is_shrunk: bool = True) -> Counter[str]:
     """Run so many examples on that Redis, which is emptied; return how often what has happened.
 
     is_random: other examples each time; otherwise always the same, and what fails, fails again.
+    is_shrunk: what fails is made as short as can be.
     """
     tally: Counter[str] = Counter()
     wanted = settings(
         max_examples=examples, stateful_step_count=STEPS, deadline=None, derandomize=not is_random, database=None,
-        print_blob=is_random, suppress_health_check=list(HealthCheck),   # it is slow on a busy machine, and that is all
+        phases=list(Phase) if is_shrunk else [Phase.generate], print_blob=is_random,
+        suppress_health_check=list(HealthCheck),       # it is slow on a busy machine, and that is all
     )
     with own_clock():
         run_state_machine_as_test(lambda: QueueMachine(url, tally), settings=wanted)

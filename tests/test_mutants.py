@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from explore import Explorer, open_explorer
-from mutants import EQUIVALENT, MUTANTS, Mutant, applied, mutated
+from mutants import EQUIVALENT, IN_THE_MODEL, MUTANTS, Mutant, applied, mutated
 from scenarios import SCENARIOS
+from test_model import run
+
+from blueque.embedded import running_server
+
+EXAMPLES = 300
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +30,12 @@ def test_a_missing_guard_is_noticed(mutant: Mutant, explore: Explorer):
     assert "cannot be replayed" not in found.wrong and "broke" not in found.wrong, str(found)
 
 
+@pytest.mark.parametrize("mutant", IN_THE_MODEL, ids=lambda mutant: mutant.name)
+def test_what_the_explorer_cannot_see_is_noticed_by_the_model(mutant: Mutant):
+    with running_server() as server, applied(mutant), pytest.raises(AssertionError, match="QueueMachine"):
+        run(server.url, EXAMPLES, is_shrunk=False)
+
+
 def test_a_mutant_that_does_not_apply_any_more_fails():
     stale = MUTANTS[0]._replace(before="if it were so:")
 
@@ -33,4 +44,4 @@ def test_a_mutant_that_does_not_apply_any_more_fails():
 
 
 def test_no_mutant_is_called_equivalent():
-    assert not {mutant.name for mutant in MUTANTS} & EQUIVALENT.keys()
+    assert not {mutant.name for mutant in [*MUTANTS, *IN_THE_MODEL]} & EQUIVALENT.keys()

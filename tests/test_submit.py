@@ -188,6 +188,16 @@ def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
     assert state() == {"blueque_queues": {"video": 0.0}, "blueque_tasks_video": {"t1": 5.5}}
 
 
+def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_scheduled(redis, cli, state):
+    protocol.schedule(redis, "video", "t1", "{}", None, eta=9.5, now=5.5)
+    protocol.move(redis, "video", "t1", "audio", now=6.5)
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})          # by whatever else writes there
+
+    assert protocol.enqueue_due(redis, "video", now=9.5) == []
+    assert (state()["blueque_task_t1"]["status"], line(cli)) == ("scheduled", [])
+    assert protocol.enqueue_due(redis, "audio", now=9.5) == ["t1"]
+
+
 def test_enqueue_due_drops_the_entry_of_a_task_that_is_no_longer_scheduled(redis, cli, state):
     protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
     before = state()
