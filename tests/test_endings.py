@@ -430,9 +430,17 @@ def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_
     arguments = ["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "ü"]
     with Programs(shared_server.url, tmp_path) as programs:
         path = programs.write(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n", "tell", mode=0o755)
-        programs.listener("--exec", f"./{path.name}", *arguments, queue="arguments")
+        listener = programs.listener("--exec", f"./{path.name}", *arguments, queue="arguments")
+        listener.says(f"--slots 7 is given to ./{path.name}; options of the listener go before --exec")
         task = outcome(programs.client, programs.client.get_queue("arguments").enqueue(""))
         assert task.result == '["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "\\u00fc"]'
+
+
+@pytest.mark.parametrize("arguments", [["--fast", "slots"], ["--", "--slots", "7"]])
+def test_nothing_is_said_of_options_that_are_not_the_listeners_or_come_after_two_dashes(shared_server, tmp_path, arguments):
+    with Programs(shared_server.url, tmp_path) as programs:
+        listener = programs.listener("--exec", "true", *arguments)
+        assert "is given to" not in listener.log
 
 
 @pytest.mark.parametrize("command", ["no-such-program-here", "./nothing", "./data", "."])

@@ -62,6 +62,19 @@ def test_a_listener_draws_by_weight(programs):
     assert "2 queues (lottery) 'light', 'heavy'=1e+06" in listener.log
 
 
+@pytest.mark.parametrize("word", ["a=x", "a=", "a=b=x"])
+def test_an_equals_sign_without_a_weight_behind_it_is_refused(programs, word):
+    listener = programs.listener("work:run", "--select", "ordered", queue=word, is_awaited=False)
+    assert listener.wait() == 2
+    said = " ".join(listener.log.split())
+    assert f"{word!r}: " in said and f"with a weight of 1, '{word}=1'" in said
+
+
+def test_a_queue_whose_name_holds_an_equals_sign_is_named_with_a_weight(programs):
+    listener = programs.listener("work:run", queue="a=x=1", is_awaited=False)
+    listener.says("register queue=a=x ")
+
+
 def test_an_idle_listener_is_woken_by_a_task_of_any_of_its_queues(programs):
     listener = programs.listener("work:run", "B", "C", queue="A", slots=2)
     listener.says("register queue=C")

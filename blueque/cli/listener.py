@@ -23,6 +23,7 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
+from blueque.cli.show import talk
 from blueque.config import MAX_SLOTS, ON_TERM
 from blueque.errors import InvalidInput
 from blueque.limits import fields
@@ -122,8 +123,8 @@ def command(
 
     With several queues each slot takes one task at a time from all of them together: from the first queue that has work
     (--select ordered), from each in turn (round-robin), or as a draw decides in which each has a chance in proportion to
-    its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name ends in =NUMBER, add a weight
-    of 1: a=5=1. A blueque.toml may say all this, and more of each queue; what is said here goes before it.
+    its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name holds an =, add a weight of
+    1: a=x=1. A blueque.toml may say all this, and more of each queue; what is said here goes before it.
 
     The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
@@ -140,6 +141,7 @@ def command(
         raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
     if is_spawned and preload:
         raise click.UsageError("--preload is for forks: a fresh interpreter (--spawn) imports everything itself")
+    _warn_of_swallowed(program or [])
     config, client = invocation.config, invocation.client()    # refuses a bad address; does not connect
     said = config.listener
     amounts = _amounts(resources) or said.get("resources", {})
@@ -167,6 +169,19 @@ def command(
     _become_master(choices)
 
 
+def _warn_of_swallowed(program: Sequence[str]) -> None:
+    """Say so when options that look like our own stand among the arguments of the program, unless -- comes before."""
+    arguments = program[1 : program.index("--") if "--" in program else None]
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    known = {name: one for one in options for name in (*one.opts, *one.secondary_opts)}
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        option = known.get(word.partition("=")[0])
+        if option is not None:
+            has_value = not option.is_flag and "=" not in word and bool(following)
+            shown = f"{word} {following}" if has_value else word
+            talk(f"blueque-listener: {shown} is given to {program[0]}; options of the listener go before --exec")
+
+
 def _of_queues(
     config: Config, names: Sequence[str], retry: Retry | None, given: Mapping[str, int | float]
 ) -> dict[str, list[object]]:
@@ -181,7 +196,7 @@ def _of_queues(
     return found
 
 
-def _held_to(limits: Mapping[str, int | float]) -> list[int | float | None]:
+def _held_to(limits: Mapping[str, int | float | None]) -> list[int | float | None]:
     """Return the limits in the order of `Limits`."""
     most = [limits.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
     return [*most, limits.get("grace", settings.GRACE), limits.get("lead", 0.0)]
@@ -199,8 +214,11 @@ def _chosen(
             weight = require_weight(float(number)) if sign else 1.0
         except InvalidInput as error:
             raise click.UsageError(f"{word!r}: {error}") from error
-        except ValueError:                             # an = in its name
-            queue = sign = ""
+        except ValueError as error:
+            raise click.UsageError(
+                f"{word!r}: {number!r} is no weight: write QUEUE=WEIGHT, and a queue whose own name holds an = with a "
+                f"weight of 1, {word + '=1'!r}"
+            ) from error
         name = queue if sign else word
         if name in names:
             raise click.UsageError(f"queue {name!r} is named twice")
