@@ -34,13 +34,14 @@ class QueueConfig(NamedTuple):
     """What is said of one queue.
 
     weight: in a lottery. retry: its tasks' policy; False: they have none; None: nothing is said.
-    limits: fields of a task, see `limits.fields`. retention: how many seconds a finished task stays, by its status.
+    limits: fields of a task, see `limits.fields`; None: without this limit, whatever the listener says.
+    retention: how many seconds a finished task stays, by its status.
     resources: what a task of it needs that says nothing itself.
     """
 
     weight: float | None = None
     retry: Retry | Literal[False] | None = None
-    limits: Mapping[str, int | float] = _EMPTY
+    limits: Mapping[str, int | float | None] = _EMPTY
     retention: Mapping[str, float] = _EMPTY
     resources: Mapping[str, int] | None = None
 
@@ -188,7 +189,8 @@ def _kind(value: object) -> str:
 
 def _limits() -> dict[str, Callable[[Any], Any]]:
     def check(name: str) -> Callable[[Any], Any]:
-        return lambda value: limits.fields(**{name: value})[name]
+        may_be_off = name.endswith("_limit")
+        return lambda value: None if value is False and may_be_off else limits.fields(**{name: value})[name]
 
     return {name: check(name) for name in _LIMITS}
 

@@ -40,7 +40,9 @@ class Queue(ManyTasks):
     ) -> None:
         self.name = name
         self._retry = require_retry(config.retry if retry is None else retry)
-        self._limits, self._resources = config.limits, config.resources or {}
+        # A task has a limit or says nothing: that there is none is between the file and the listeners.
+        self._limits = {name: limit for name, limit in config.limits.items() if limit is not None}
+        self._resources = config.resources or {}
         self._redis = redis
         self._max_bytes = max_bytes
 

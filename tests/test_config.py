@@ -69,6 +69,11 @@ def test_an_empty_file_says_nothing():
     assert parse("", "a file") == Config("a file", listener={"limits": {}})
 
 
+def test_a_limit_that_is_false_is_none():
+    config = parse("[listener]\ntime_limit = '1d'\n[queues.A]\ntime_limit = false\nmemory_limit = false\ngrace = 0")
+    assert config.queue("A").limits == {"time_limit": None, "memory_limit": None, "grace": 0}
+
+
 # Where it is
 
 def test_the_file_is_looked_for_in_four_places_in_this_order(tmp_path, monkeypatch):
@@ -135,6 +140,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     ("[listener]\non_term = 'die'", "line 2: listener.on_term: 'die' is not one of leave, drain, stop"),
     ("[listener.resources]\ngpu = 1\nGPU = 2",
      "line 3: listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'"),
+    ("[queues.a]\ngrace = false", "line 2: queues.a.grace: grace is a number, not bool"),
     ("max_bytes = '1 zebibyte'", "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB"),
     ("[queues.a]\nweight = -1", "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1"),
     ("[queues.a]\nwieght = 1", "line 2: queues.a.wieght: there is no such key; did you mean weight?"),

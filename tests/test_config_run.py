@@ -110,6 +110,16 @@ def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for
     assert Retry.parse(client.get_inspector().registration("again", plain.node)["retry"]) == Retry(max=2, backoff=0)
 
 
+def test_a_queue_without_a_limit_is_held_to_none_though_the_listener_has_one(programs, client):
+    programs.write("[listener]\ntime_limit = 0.3\ngrace = 0\n[queues.long]\ntime_limit = false", "blueque.toml")
+    programs.listener("work:run", "long", queue="short", slots=2, grace="0")
+    long = begin(programs, queue="long")
+    assert ended(client, client.get_queue("short").enqueue("wait")).error_type == "time_limit"
+    assert client.get_task(long.id).status == "started", "which began before"
+    knowing = Client(client._url, config=str(programs.directory / "blueque.toml"))
+    assert "time_limit" not in client.get_task(knowing.get_queue("long").schedule("", 4e9)).fields
+
+
 def test_an_option_for_all_queues_goes_before_the_table_of_one(programs):
     programs.write("[queues.A]\ntime_limit = '1h'\nretry = 5", "blueque.toml")
     programs.listener("work:run", "--time-limit", "0.3", "--retry", "0", queue="A", grace="0")
