@@ -79,7 +79,7 @@ class Batches:
     """
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
-        if isinstance(iterable, str | bytes):
+        if isinstance(iterable, str | bytes | Mapping):    # of which the keys would be the parameters
             raise InvalidType(f"an iterable of parameters is needed, not {type(iterable).__name__}")
         self._redis, self._plan = redis, plan
         self._rows = iter(iterable)

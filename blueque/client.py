@@ -94,6 +94,7 @@ class Client:
     def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup:
         """Return a listener of the queue, or of several. It registers when it listens for the first time.
 
+        A queue that is named twice counts once.
         select: from which of several queues it takes, see selection.py; else from the first that has work.
         """
         if not more:

@@ -108,4 +108,6 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _SIZES:
         raise InvalidInput(f"{text!r} is not a size: write 65536, 64KiB or 10MB")
+    if "." in match[1] and _SIZES[match[2]] == 1:
+        raise InvalidInput(f"{text!r} is not a whole number")
     return int(float(match[1]) * _SIZES[match[2]])

@@ -193,10 +193,10 @@ def test_large_parameters_make_small_batches(queue, cli):
     assert len(line(cli)) == 12
 
 
-@pytest.mark.parametrize("text", ["text", b"text"])
-def test_a_text_is_not_taken_for_many(queue, state, text):
+@pytest.mark.parametrize("single", ["text", b"text", {"a": 1}])
+def test_what_looks_like_the_parameters_of_one_task_is_not_taken_for_many(queue, state, single):
     with pytest.raises(InvalidType, match="iterable of parameters"):
-        queue.enqueue_many(text)
+        queue.enqueue_many(single)
     assert state() == {}
 
 

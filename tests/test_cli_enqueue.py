@@ -247,7 +247,7 @@ def test_show_tells_the_key_and_where_a_task_waits(run, environ):
 
 
 def test_a_lock_may_have_any_name(run, cli):
-    (task,) = run("1", "--lock", "customer=seventeen").stdout.split()
+    (task,) = run("1", "--lock", "customer=seventeen=1").stdout.split()
 
     assert cli.hget(keys.task(task), "needs") == "lock:customer%3Dseventeen=1"
 
@@ -258,7 +258,9 @@ def test_a_lock_may_have_any_name(run, cli):
         ["1", "--priority", "101"], ["1", "--priority", "high"], ["1", "--resource", "gpu"], ["1", "--resource", "GPU=1"],
         ["1", "--resource", "gpu=-1"], ["1", "--lock", ""], ["1", "--lock", "a=0"], ["1", "--key", ""],
         ["1", "--key", "a", "--keep", "soon"], ["--lines", "--key", "a"], ["1", "--key-field", "name"],
-        ["--lines", "--priority", "101"], ["--lines", "--keep", "soon"],
+        ["--lines", "--priority", "101"], ["--lines", "--key-field", "name", "--keep", "soon"], ["1", "--keep", "2h"],
+        ["--lines", "--keep", "2h"], ["1", "--resource", "gpu=1", "--resource", "gpu=2"], ["1", "--resource", "gpu=1.5"],
+        ["1", "--lock", "a=b"], ["1", "--lock", "a="],
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, options):

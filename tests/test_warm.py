@@ -403,6 +403,7 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
     (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
     (["--resource", "GPU=1"], "small letters"),
     (["--resource", "gpu=many"], "not a size"),
+    (["--resource", "gpu=1.5"], "not a whole number"),
 ], ids=repr)
 def test_what_makes_no_sense_is_refused(programs, options, said):
     work = [] if "--exec" in options else ["--run", "work:run"]

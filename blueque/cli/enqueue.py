@@ -25,7 +25,7 @@ from blueque.errors import InvalidInput
 @click.option("--in", "delay", type=DURATION, metavar="DURATION", help="When due, from now: 90, 30s, 2h, 1d12h.")
 @click.option("--key", metavar="TEXT", help="The same key is the same task: none is made if there is one.")
 @click.option("--key-field", metavar="NAME", help="With --lines: the field of the JSON objects that is the key of each.")
-@click.option("--keep", default="1d", show_default=True, metavar="DURATION", help="How long a key outlives its task.")
+@click.option("--keep", metavar="DURATION", help="How long a key outlives its task; else 1d.")
 @click.option("--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first.")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=AMOUNT", help="What it needs: gpu=1, memory=8GiB.")
 @click.option("--lock", metavar="NAME[=N]", help="Of the tasks with this lock one runs at a time, or N.")
@@ -43,6 +43,7 @@ def enqueue(
     delay: float | None,
     key: str | None,
     key_field: str | None,
+    keep: str | None,
     resources: Sequence[str],
     lock: str | None,
     **options: Any,
@@ -65,7 +66,11 @@ def enqueue(
     """
     client = invocation.client()
     due = _due(eta, delay)
-    options |= {"resources": dict(map(_amount, resources)) or None, "lock": _lock(lock) if lock is not None else None}
+    options |= {"resources": _amounts(resources) or None, "lock": _lock(lock) if lock is not None else None}
+    if keep is not None:
+        if key is None and key_field is None:
+            raise click.UsageError("--keep is for a key: give --key or --key-field, too")
+        options["keep"] = keep
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:
@@ -87,16 +92,27 @@ def enqueue(
         click.echo(sink.schedule(parameters, due, key=key, **options))
 
 
-def _amount(text: str) -> tuple[str, int | str]:
-    name, _, amount = text.partition("=")
-    if not amount:
-        raise click.UsageError(f"--resource {text!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
-    return name, int(amount) if amount.isdecimal() else amount
+def _amounts(words: Sequence[str]) -> dict[str, int | str]:
+    amounts: dict[str, int | str] = {}
+    for word in words:
+        name, _, amount = word.partition("=")
+        if not amount:
+            raise click.UsageError(f"--resource {word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
+        if name in amounts:
+            raise click.UsageError(f"--resource {word!r}: {name} is named twice")
+        amounts[name] = int(amount) if amount.isdecimal() else amount
+    return amounts
 
 
 def _lock(text: str) -> tuple[str, int]:
-    name, _, limit = text.rpartition("=")
-    return (name, int(limit)) if name and limit.isdecimal() else (text, 1)
+    name, sign, limit = text.rpartition("=")
+    if not sign:
+        return text, 1
+    if not limit.isdecimal():
+        raise click.UsageError(
+            f"--lock {text!r}: {limit!r} is no number: write NAME=N, and a lock whose own name holds an = as {text + '=1'!r}"
+        )
+    return name, int(limit)
 
 
 def _one(source: str | None, read: Read, is_text: bool) -> Any:
