@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from blueque.connection import Redis, exchange, raise_refusal
 from blueque.errors import RedisRefused
-from blueque.survey import to_seconds
+from blueque.survey import Line, to_seconds
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use
@@ -42,6 +42,17 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
     yield from _role(facts)
     yield from _memory(facts)
     yield from _persistence(facts)
+
+
+def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
+    """Yield the queues with scheduled tasks that should have been put in line by now."""
+    for line in lines:
+        if line.overdue:
+            late = "1 task is overdue by" if line.overdue == 1 else f"{line.overdue} tasks are overdue by up to"
+            who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
+            what = "it" if line.overdue == 1 else "them"
+            sentence = f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {who} {what} in line: "
+            yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 
-from blueque import audit, checkup
+from blueque import audit, checkup, survey
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection import Redis
+from blueque.errors import RedisRefused
 
 log = logging.getLogger("blueque")
 
@@ -20,8 +21,13 @@ class Doctor:
         self._redis = redis
 
     def check(self) -> list[Check]:
-        """Look at the server itself."""
-        return checkup.check(self._redis)
+        """Look at the server itself, and at whether somebody puts in line what is due."""
+        checks = checkup.check(self._redis)
+        try:
+            lines = survey.overview(self._redis).lines
+        except RedisRefused:                           # a key is of a wrong type: the audit says so
+            return checks
+        return [*checks, *checkup.judge_due(lines)]
 
     def audit(self, settle: float) -> Report:
         """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.

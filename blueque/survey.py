@@ -52,7 +52,8 @@ DAY = 86400.0
 class Line(NamedTuple):
     """A queue at one instant: its number of tasks in each status.
 
-    overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago.
+    overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago;
+    is_minded: whether a listener of the queue could have, and not only a scheduler.
     lost, poison: ids of failed tasks with that error type, a day old at most, among the newest MAX_FAILED.
     pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
     misfits: the lines of which no listener of the queue could ever run a task, though it has some.
@@ -76,6 +77,7 @@ class Line(NamedTuple):
     max_concurrency: int | None = None
     running: int = 0
     misfits: tuple[Misfit, ...] = ()
+    is_minded: bool = False
 
 
 class Overview(NamedTuple):
@@ -107,6 +109,7 @@ class _Known(NamedTuple):
     cancelled: int = 0
     head: Sequence[str] = ()                           # of the line: its last ids, the next one at the end
     next_due: Sequence[str] = ()                       # task, eta
+    late: int = 0
     overdue: int = 0
     newest_failed: Sequence[str] = ()
     names: Sequence[str] = ()                          # of its lines besides the default one
@@ -200,6 +203,11 @@ def entered(task: Task) -> float | None:
     return task.updated or task.created
 
 
+def puts_in_line(nodes: Iterable[Node]) -> bool:
+    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are due."""
+    return any(node.state == "up" for node in nodes)
+
+
 def to_seconds(time: Sequence[str]) -> float:
     """Return Unix seconds from the reply of TIME."""
     return int(time[0]) + int(time[1]) / 1e6
@@ -215,6 +223,7 @@ def _ask_counts(queue: str, now: float) -> list[Command]:
         ("LLEN", keys.cancelled(queue)),
         ("LRANGE", keys.pending(queue), -3, -1),
         ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
+        ("ZCOUNT", keys.scheduled(queue), "-inf", now - LATE),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
         ("LRANGE", keys.failed(queue), 0, MAX_FAILED - 1),
         ask_names(queue),
@@ -270,6 +279,8 @@ def _line(
     firsts = [*waiting[:1], *(tasks[line.first] for line in waits[:MAX_HEADS] if tasks[line.first].status == "pending")]
     since = min((moment for moment in map(entered, firsts) if moment is not None), default=None)
     *pause, limit = known.settings
+    is_minded = puts_in_line(nodes)
+    overdue = known.overdue if is_minded else known.late
     return Line(
         queue,
         scheduled=known.scheduled,
@@ -281,8 +292,9 @@ def _line(
         cancelled=known.cancelled,
         oldest=None if since is None else max(now - since, 0.0),
         listeners=len(known.members.listeners),
-        overdue=known.overdue,
-        overdue_for=now - float(known.next_due[1]) if known.overdue and known.next_due else None,
+        overdue=overdue,
+        overdue_for=now - float(known.next_due[1]) if overdue and known.next_due else None,
+        is_minded=is_minded,
         lost=_failed_with("lost", known, tasks, now),
         poison=_failed_with("poison", known, tasks, now),
         pause=pause_of(*pause),

@@ -12,7 +12,7 @@ from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import LOOKS_AT_LINES, Node
 from blueque.places import FINISHED, HELD
-from blueque.survey import LATE, OVERDUE, entered
+from blueque.survey import LATE, OVERDUE, entered, puts_in_line
 from blueque.task import Task
 
 _ALIKE = "with its priority and needs"                 # who stands in one line
@@ -107,7 +107,7 @@ def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
     elif eta > its.now:
         yield Reason("scheduled", f"It is scheduled for {show.stamp(eta, is_utc)}, in {show.span(eta - its.now)}:"
                      " a scheduler or a listener of its queue puts it in line then.")
-    elif its.now - eta > (OVERDUE if _takers(its) else LATE):
+    elif its.now - eta > (OVERDUE if puts_in_line(its.nodes) else LATE):
         yield Reason("overdue", f"It is overdue by {show.span(its.now - eta)}: no scheduler has put it in line, and no"
                      " listener of its queue.", "blueque-scheduler")
     else:

@@ -450,7 +450,25 @@ def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
 
     shown = run("status").stdout
 
-    assert re.search(r"^! video: 2 tasks overdue by up to 5 m, .*\n  blueque-scheduler$", shown, re.MULTILINE)
+    late = r"^! video: 2 tasks are overdue by up to 5 m.*; no listener serves it, and no scheduler has put them in line\n"
+    assert re.search(late + "  blueque-scheduler$", shown, re.MULTILINE)
+
+
+def test_status_points_at_a_scheduled_task_that_nobody_can_put_in_line_after_ten_seconds(run, redis):
+    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
+    protocol.schedule(redis, "audio", "t2", "1", "json", time.time() - 15, time.time() - 400)
+    protocol.register(redis, "audio", NODE, "i1", {"beat_every": 10}, time.time())
+
+    shown = run("status").stdout
+
+    assert "! video: 1 task is overdue by " in shown and "! audio" not in shown
+
+
+def test_the_commands_that_status_prints_take_a_name_with_a_dash_for_a_name(run, redis):
+    protocol.pause(redis, "--run", "ada", None, time.time() - 7200)
+    enqueue(redis, "t1", "--run")
+
+    assert "\n  blueque resume -- --run\n" in run("status").stdout
 
 
 @pytest.mark.parametrize("queues", [1, 50])

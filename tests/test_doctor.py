@@ -131,6 +131,15 @@ def test_looking_changes_nothing(doctor, redis, cli, state):
     assert state() == before
 
 
+def test_a_due_task_that_nobody_can_put_in_line_is_named_with_what_would(doctor, redis):
+    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
+
+    result = doctor()
+
+    assert result.returncode == 75
+    assert "warn  queue video: 1 task is overdue by " in result.stdout and "start blueque-scheduler.\n" in result.stdout
+
+
 def test_a_warning_counts_as_such(doctor, redis, cli):
     protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
     cli.zincrby(keys.QUEUES, 2, "video")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from blueque import commands
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
@@ -107,9 +108,9 @@ def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[
         yield f"{waits}, {', '.join(idle) or 'no listener'}", ""
     if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
         waits = f", and {line.pending} pending" if line.pending else ""
-        yield f"paused {_pause(line, now)}{waits}", f"blueque resume {queue}"
+        yield f"paused {_pause(line, now)}{waits}", commands.of_queue("resume", line.queue)
     if line.max_concurrency == 0 and line.pending:
-        yield f"{line.pending} pending, and 0 may run", f"blueque limit {queue} none"
+        yield f"{line.pending} pending, and 0 may run", commands.of_queue("limit", line.queue, "none")
     for misfit in line.misfits[:MAX_MISFITS]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {misfit.needs}, which no listener has"
@@ -117,7 +118,7 @@ def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[
     for state in ("silent", "dead", "gone"):
         if state in by_state:
             held = any(node.held for node in by_state[state])
-            yield _of_silence(by_state[state]), f"blueque-listener {queue}, on that host with its spool" if held else ""
+            yield _of_silence(by_state[state]), f"{commands.serve(line.queue)}, on that host with its spool" if held else ""
     if line.lost:
         how_many = f"{_count_of(line.lost)} lost in the last day"
         yield how_many, f"blueque requeue --failed {queue} --error-type lost"
@@ -126,8 +127,12 @@ def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[
         command = one if len(line.poison) == 1 else f"blueque ls --queue {queue} --state failed"
         yield f"{_count_of(line.poison)} poison in the last day, lost too often to be tried again", command
     if line.overdue:
-        late = f"overdue by up to {show.span(line.overdue_for)}"
-        yield f"{count(line.overdue, 'task')} {late}, nobody puts them in line", "blueque-scheduler"
+        late = f"is overdue by {show.span(line.overdue_for)}" if line.overdue == 1 else (
+            f"are overdue by up to {show.span(line.overdue_for)}"
+        )
+        who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
+        what = "it" if line.overdue == 1 else "them"
+        yield f"{count(line.overdue, 'task')} {late}; {who} {what} in line", "blueque-scheduler"
 
 
 def _pause(line: Line, now: float) -> str:
