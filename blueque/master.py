@@ -340,6 +340,8 @@ def main() -> int:
             Spool(choices.spool, choices.max_bytes).open()
             if (pool := _pool(choices)) is not None:
                 pool.open()
+                pool.declare()                         # the slots say it from then on, each as long as it takes tasks
+                pool.withdraw()
         except SpoolRefused as error:
             refusal = str(error)
     if refusal is not None:

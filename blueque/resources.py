@@ -17,6 +17,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
+from blueque.commands import amount as amount_text
 from blueque.errors import SpoolRefused
 from blueque.lines import write_needs
 
@@ -26,6 +27,7 @@ GPU = "gpu"                                            # a resource that CUDA kn
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST_NUMBERED = 1024                                   # a resource of more units, as memory is, has none with numbers
 _TRIES = 50                                            # to be the only one who claims, a millisecond each
+_AGREED_WITHIN = 2.0                                   # seconds; one that says otherwise may be about to leave
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("@hhqqi4x")
@@ -98,6 +100,7 @@ class Pool:
     def __init__(self, directory: str, totals: Mapping[str, int]) -> None:
         self.totals = dict(totals)
         self._directory = directory
+        self._declared: list[int] = []                 # descriptors, each with a lock as long as we take tasks
 
     def open(self) -> None:
         """Make the directory if need be, and see that the file system can do what we need. Raises SpoolRefused."""
@@ -117,6 +120,37 @@ class Pool:
                 f"the file system of {self._directory} has no locks of open files (fcntl F_OFD_SETLK), which --resource "
                 f"needs: choose a --spool on a local disk"
             )
+
+    def declare(self) -> None:
+        """Say how much there is of each resource, as long as we take tasks, until `withdraw` or our death.
+
+        Raises SpoolRefused when another listener that takes tasks says otherwise: one would give out what the other's node
+        does not have.
+        """
+        deadline = time.monotonic() + _AGREED_WITHIN
+        try:
+            for name, total in self.totals.items():
+                self._declared.append(self._open(f"_total_{name}"))
+                while (other := _agree(self._declared[-1], total)) != total:
+                    if time.monotonic() > deadline:
+                        if other is None:              # somebody was stopped just while saying it
+                            break
+                        raise SpoolRefused(
+                            f"--resource {name}={amount_text(total)}, but this node was said to have {name}="
+                            f"{amount_text(other)}, by a listener that runs here: say the same, or stop that one first"
+                        )
+                    time.sleep(0.005)
+        except BaseException as error:
+            self.withdraw()
+            if isinstance(error, OSError):
+                raise SpoolRefused(f"resources in {self._directory}: {error.strerror}") from error
+            raise
+
+    def withdraw(self) -> None:
+        """Say no more how much there is: we take nothing new. In a forked child: leave it to the parent to say."""
+        declared, self._declared = self._declared, []
+        for descriptor in declared:
+            os.close(descriptor)
 
     def claim(self, wanted: Mapping[str, int]) -> Claim | None:
         """Take that much of each resource, now and all or nothing; None: there is not as much free, or never was."""
@@ -195,6 +229,24 @@ class Pool:
         return os.open(f"{self._directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
+def _agree(descriptor: int, total: int) -> int | None:
+    """Return the total that those who hold the file say, which is ours if nobody else does; None: it is just being said.
+
+    Whoever is alone may write. All hold a lock that they share, also the one who wrote, without letting go in between.
+    """
+    if _lock(descriptor, 0, 1):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(total).encode(), 0)
+        _lock(descriptor, 0, 1, fcntl.F_RDLCK)
+        return total
+    if not _lock(descriptor, 0, 1, fcntl.F_RDLCK):
+        return None
+    text = os.pread(descriptor, 32, 0)
+    if text != str(total).encode():
+        _unlock(descriptor)
+    return int(text) if text.isdigit() else None
+
+
 def _take(descriptor: int, total: int, amount: int) -> list[Range] | None:
     """Lock as many units as that below `total`; None: there are not so many free."""
     while True:
@@ -245,10 +297,10 @@ def _conflict(descriptor: int, start: int, end: int) -> Range | None:
     return first, first + length if length else end    # length 0: to the end of all files
 
 
-def _lock(descriptor: int, start: int, end: int) -> bool:
+def _lock(descriptor: int, start: int, end: int, kind: int = fcntl.F_WRLCK) -> bool:
     """Lock a range at once; False: another open file has locked some of it."""
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0))
     except OSError as error:
         if error.errno in _TAKEN:
             return False

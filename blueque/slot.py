@@ -116,6 +116,7 @@ class Slot:
         self._spool.open()
         if self._pool is not None:
             self._pool.open()
+            self._pool.declare()
         if self._master is not None:
             process.become_subreaper()
             self._join_roster(self._master.pid)
@@ -132,6 +133,8 @@ class Slot:
             for pid in self._spares.dismiss():
                 self._spool.remove_blank(pid)
             self._spool.close()
+            if self._pool is not None:
+                self._pool.withdraw()
             if self._master is not None:
                 self._roster.leave()
         return self._upkeep.is_drained
@@ -413,4 +416,6 @@ class Slot:
             os.close(self._master.requests)
         if self._claim is not None:
             self._claim.close()                        # of the task that runs meanwhile, and not ours
+        if self._pool is not None:
+            self._pool.withdraw()
         return self._life(self._spool, gate, is_warm)

@@ -142,6 +142,9 @@ class Upkeep:
     def _announce(self) -> None:
         """Say once that we take nothing new: who looks at us should not wait for us."""
         self._is_leaving_known = True
+        for listener in self._listeners:
+            if listener.pool is not None:
+                listener.pool.withdraw()
         try:
             self._listeners.announce_leaving()
         except (RedisAway, RedisRefused, Contended) as error:

@@ -157,6 +157,58 @@ def test_listeners_that_were_told_different_totals_share_what_both_know(make):
     assert large.free() == {"gpu": 1, "tpu": 1} and small.free() == {"gpu": 1}
 
 
+def test_listeners_that_take_tasks_may_not_contradict_each_other(make, monkeypatch):
+    monkeypatch.setattr(resources, "_AGREED_WITHIN", 0.0)
+    first, same, more, other = make(gpu=2, memory=8 * GIB), make(gpu=2), make(gpu=3), make(memory=4 * GIB)
+    first.declare()
+    same.declare()
+
+    with pytest.raises(SpoolRefused, match=r"gpu=3, but this node was said to have gpu=2, by a listener"):
+        more.declare()
+    with pytest.raises(SpoolRefused, match=r"memory=4GiB, but this node was said to have memory=8GiB"):
+        other.declare()
+
+    first.withdraw()
+    with pytest.raises(SpoolRefused):
+        more.declare()
+    same.withdraw()
+    more.declare()
+    other.declare()
+    with pytest.raises(SpoolRefused, match="said to have gpu=3"):
+        first.declare()
+
+
+def test_what_one_said_that_was_killed_or_refused_is_said_no_more(make, monkeypatch):
+    monkeypatch.setattr(resources, "_AGREED_WITHIN", 0.0)
+    ours, theirs = socket.socketpair()
+
+    def say() -> int:
+        make(gpu=5).declare()
+        theirs.send(b"!")
+        signal.pause()
+        return 0
+
+    pid = process.fork(say)
+    assert ours.recv(1) == b"!"
+    with pytest.raises(SpoolRefused):
+        make(memory=1, gpu=2).declare()
+    kill(pid)
+    make(memory=2, gpu=2).declare()
+
+
+def test_one_that_is_about_to_leave_is_waited_for(make):
+    before, after = make(gpu=2), make(gpu=3)
+    before.declare()
+    leaving = threading.Timer(0.2, before.withdraw)
+    leaving.start()
+
+    after.declare()
+
+    leaving.join()
+    with pytest.raises(SpoolRefused):
+        before.declare()
+
+
 def test_a_claim_lasts_until_the_listener_and_the_task_process_have_both_let_go(make):
     pool = make(gpu=1)
     claim = pool.claim({"gpu": 1})

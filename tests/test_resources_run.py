@@ -268,6 +268,29 @@ def test_more_gpus_than_cuda_lets_us_see_are_refused_at_the_start(programs, envi
     assert said in started.log
 
 
+def test_a_listener_that_contradicts_another_of_its_node_is_refused_at_the_start(programs):
+    start(programs, "gpu=2")
+    same = start(programs, "gpu=2", "memory=1GiB")
+    assert same.is_running
+
+    other = start(programs, "gpu=3", is_awaited=False)
+
+    assert other.wait() == 78
+    assert "--resource gpu=3, but this node was said to have gpu=2, by a listener that runs here" in other.log
+
+
+def test_a_listener_behind_its_last_task_says_no_more_what_the_node_has_and_neither_does_the_task(programs):
+    first = start(programs, "gpu=1", on_term="leave")
+    (task,) = enqueue(programs, {"gpu": 1})
+    run_by(programs, task)
+    assert first.stop() == 0
+
+    second = start(programs, "gpu=2", slots=2, is_awaited=False)
+
+    second.says("register queue=work")
+    assert marks(programs) == {task}
+
+
 def test_the_registration_says_what_the_node_has(programs):
     started = start(programs, "gpu=2", "memory=1GiB")
     (node,) = programs.client.get_inspector().listeners("work")
