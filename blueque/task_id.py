@@ -78,7 +78,7 @@ def require_keep(keep: object) -> int:
 def require_key(key: object, what: str = "a key") -> str:
     """Return the key if a task may have it: 1 to 1000 bytes of UTF-8."""
     if not isinstance(key, str):
-        raise InvalidType(f"{what} is a str, not {type(key).__name__}")
+        raise InvalidType(f"{what} must be text (a str), and this is of type {type(key).__name__}")
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:

@@ -13,7 +13,7 @@ import pytest
 from faults import Fault
 from running import clean_environment
 
-from blueque import keys, task_id
+from blueque import keys, protocol, task_id
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "enqueue", "video"]
 
@@ -207,11 +207,42 @@ def test_a_key_gives_the_same_task_again(run, cli):
     assert cli.hmget(keys.task(first.strip()), "key", "keep") == ["a.mov", "7200"]
 
 
+def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
+    new, old = run("1", "--key", "a"), run("2", "--key", "a")
+    protocol.cancel(redis, "video", new.stdout.strip(), "ada", None, time.time())
+    cancelled = run("2", "--key", "a")
+    protocol.delete(redis, "video", new.stdout.strip())
+
+    assert (new.stderr, old.stderr) == ("", "Not new: that task is pending\n")
+    assert cancelled.stderr == f"Not new: that task is cancelled; to run it again: blueque requeue {new.stdout}"
+    assert "was deleted, and the key still counts" in run("2", "--key", "a").stderr
+
+
 def test_a_field_of_each_line_is_its_key(run, cli):
     run("--lines", "--key-field", "name", stdin='{"name": "a"}\n')
     result = run("--lines", "--key-field", "name", stdin='{"name": "a"}\n{"name": "b"}\n')
 
     assert result.stdout.split() == line(cli) == [task_id.id_of_key("video", key) for key in "ab"]
+    assert result.stderr == "2 tasks, 1 of them new\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "said"),
+    [(["--lines", "--key-field", "n"], '{"n": 7}\n', "the field 'n' holds a number; a key must be text"),
+     (["--lines", "--key-field", "n"], "{}\n", "no field 'n'"), (["--lines"], "NaN\n", "line 1"),
+     (["NaN"], "", "not JSON compliant"), (["--text", "-"], "1" * 1_050_000, "parameters take 1,050,000 bytes"),
+     (["--lines", "@nofile"], "", "cannot read 'nofile'")],
+)
+def test_a_mistake_is_given_no_advice_for_another(run, arguments, stdin, said):
+    result = run(*arguments, stdin=stdin)
+
+    assert result.returncode == 2 and said in result.stderr
+    assert "--text" not in result.stderr and "@" not in result.stderr
+
+
+def test_what_is_no_json_and_a_string_with_an_at_sign_are_given_their_advice(run):
+    assert "--text" in run("--lines", stdin="hello\n").stderr
+    assert "--text" in run("@nofile").stderr
 
 
 @pytest.mark.parametrize("bad", ['{"other": "a"}', '["a"]', '{"name": 7}', '{"name": ""}'])

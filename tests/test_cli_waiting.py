@@ -118,6 +118,31 @@ def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on
     assert client.get_task("pending-1").queue == "audio"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["priority", "pending-1"], "give ID and N"), (["move", "pending-1"], "give ID and QUEUE"),
+     (["priority"], "give ID and N"), (["priority", "pending-1", "1.5"], "'1.5' is no priority"),
+     (["limit", "video", "-1"], "'-1' is no number of tasks")],
+)
+def test_what_is_missing_or_wrong_is_named(run, redis, state, arguments, said):  # noqa: F811
+    enqueue(redis, "pending-1")
+    before = state()
+
+    result = run(*arguments)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr and "range" not in result.stderr
+    assert state() == before
+
+
+def test_a_move_that_is_refused_tells_of_no_new_queue(run, redis):  # noqa: F811
+    start(redis, "started-1")
+
+    result = run("move", "started-1", "other")
+
+    assert result.returncode == 5 and "new queue" not in result.stderr
+
+
 # pause, resume, limit
 
 

@@ -14,6 +14,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, as_json, as_text, print_ids, read_file
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
 from blueque.errors import InvalidInput
+from blueque.task import Task
 
 
 @click.command()
@@ -86,10 +87,22 @@ def enqueue(
     if key_field is not None:
         raise click.UsageError("--key-field goes with --lines; for one task it is --key")
     parameters = _one(source, as_text if is_text else as_json, is_text)
-    if due is None:
-        click.echo(sink.enqueue(parameters, key=key, **options))
+    task = (
+        sink.enqueue(parameters, key=key, **options) if due is None
+        else sink.schedule(parameters, due, key=key, **options)
+    )
+    click.echo(task)
+    if not task.is_new:
+        _remark(client.get_inspector().tasks([task])[0])
+
+
+def _remark(task: Task) -> None:
+    """Say what the task is that has the key already."""
+    if task.status is None:
+        show.talk("Not new: the task with that key was deleted, and the key still counts.")
     else:
-        click.echo(sink.schedule(parameters, due, key=key, **options))
+        again = f"; to run it again: blueque requeue {task.id}" if task.status in ("failed", "cancelled") else ""
+        show.talk(f"Not new: that task is {task.status}{again}")
 
 
 def _amounts(words: Sequence[str]) -> dict[str, int | str]:
@@ -123,13 +136,13 @@ def _one(source: str | None, read: Read, is_text: bool) -> Any:
     if source == "-":
         content = sys.stdin.buffer.read()
     elif source.startswith("@"):
-        content = read_file(source)
+        content = read_file(source, "A string that begins with @ goes through standard input, with --text -")
     else:
         content = source.encode("utf-8", "surrogateescape")
     try:
         return read(content)
     except InvalidInput as error:
-        raise Failure(USAGE, str(error), advice(read)) from error
+        raise Failure(USAGE, str(error), advice(error)) from error
 
 
 def _due(eta: float | None, delay: float | None) -> float | None:

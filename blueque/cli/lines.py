@@ -26,6 +26,12 @@ READ = 1 << 16
 
 Read = Callable[[bytes], Any]
 
+_KINDS = {int: "a number", float: "a number", bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
+
+
+class NotJson(InvalidInput):
+    """A text that is no JSON at all: perhaps it was meant as the string that it is."""
+
 
 class Lines:
     """The lines of @FILE, or of standard input if the source is `-`, as parameters."""
@@ -63,7 +69,7 @@ class Lines:
                 self._require_key(value)
             except InvalidInput as error:
                 yield FLUSH                            # the good ones before it are enqueued
-                raise Failure(USAGE, f"line {number}: {error}", advice(self._read)) from error
+                raise Failure(USAGE, f"line {number}: {error}", advice(error)) from error
             yield value
 
     def _require_key(self, value: Any) -> None:
@@ -71,7 +77,11 @@ class Lines:
             return
         if not isinstance(value, dict) or self._key_field not in value:
             raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
-        require_key(value[self._key_field], f"the key in {self._key_field!r}")
+        key = value[self._key_field]
+        if not isinstance(key, str):
+            kind = _KINDS.get(type(key), type(key).__name__)
+            raise InvalidInput(f"the field {self._key_field!r} holds {kind}; a key must be text")
+        require_key(key, f"the key in {self._key_field!r}")
 
 
 class _FileLines:
@@ -79,12 +89,12 @@ class _FileLines:
 
     def __init__(self, source: str) -> None:
         self._path = source[1:]
-        self._content = None if os.path.isfile(self._path) else io.BytesIO(read_file(source))
+        self._content = None if os.path.isfile(self._path) else io.BytesIO(read_file(source, ""))
 
     def __iter__(self) -> Iterator[bytes]:
         if self._content is not None:
             self._content.seek(0)
-        with open_file(f"@{self._path}") if self._content is None else nullcontext(self._content) as file:
+        with open_file(f"@{self._path}", "") if self._content is None else nullcontext(self._content) as file:
             for line in file:
                 yield line.removesuffix(b"\n")
 
@@ -102,35 +112,37 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
         show.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
         raise
     progress.end()
+    if has_keys and not progress.is_shown:
+        show.talk(f"{show.count(progress.tasks, 'task')}, {progress.new} of them new")
 
 
 class Progress:
     """A line on the terminal that says how many tasks are in Redis; nothing when the ids go there, or it is no terminal."""
 
     def __init__(self, has_keys: bool) -> None:
-        self.tasks = self._new = 0
+        self.tasks = self.new = 0
         self._has_keys = has_keys
         self._began = self._shown = time.monotonic()
-        self._is_shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self.is_shown = sys.stderr.isatty() and not sys.stdout.isatty()
 
     def add(self, ids: list[TaskId]) -> None:
         self.tasks += len(ids)
-        self._new += sum(task.is_new for task in ids)
-        if self._is_shown and time.monotonic() > self._shown + 0.1:
+        self.new += sum(task.is_new for task in ids)
+        if self.is_shown and time.monotonic() > self._shown + 0.1:
             self._shown = time.monotonic()
             self._write(f"\r{self._text()}\x1b[K")
 
     def clear(self) -> None:
-        if self._is_shown:
+        if self.is_shown:
             self._write("\r\x1b[K")
 
     def end(self) -> None:
-        if self._is_shown:
+        if self.is_shown:
             self._write(f"\r{self._text()}\x1b[K\n")
 
     def _text(self) -> str:
         rate = self.tasks / max(time.monotonic() - self._began, 0.001)
-        new = f", {self._new:,} of them new" if self._has_keys else ""
+        new = f", {self.new:,} of them new" if self._has_keys else ""
         return f"{self.tasks:,} enqueued{new}, {rate:,.0f}/s"
 
     def _write(self, text: str) -> None:
@@ -167,19 +179,18 @@ def _arriving(stream: Any) -> Iterator[Any]:
         yield b"".join(parts)
 
 
-def read_file(source: str) -> bytes:
-    with open_file(source) as file:
+def read_file(source: str, advice: str) -> bytes:
+    with open_file(source, advice) as file:
         return file.read()
 
 
 @contextmanager
-def open_file(source: str) -> Iterator[IO[bytes]]:
+def open_file(source: str, advice: str) -> Iterator[IO[bytes]]:
     try:
         with open(source[1:], "rb") as file:
             yield file
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        advice = "A string that begins with @ goes through standard input, with --text -"
         raise Failure(USAGE, f"cannot read {source[1:]!r}: {reason}", advice) from error
 
 
@@ -191,7 +202,7 @@ def as_json(content: bytes) -> Any:
         raise InvalidInput("the JSON is nested too deeply") from error
     except ValueError as error:
         some = text if len(text) <= 30 else f"{text[:30]}..."
-        raise InvalidInput(f"not valid JSON: {some!r} ({error})") from error
+        raise NotJson(f"not valid JSON: {some!r} ({error})") from error
 
 
 def as_text(content: bytes) -> str:
@@ -201,5 +212,5 @@ def as_text(content: bytes) -> str:
         raise InvalidInput(f"not UTF-8: byte {content[error.start]:#04x} at position {error.start}") from error
 
 
-def advice(read: Read) -> str:
-    return "A plain string is sent with --text." if read is as_json else ""
+def advice(error: InvalidInput) -> str:
+    return "A plain string is sent with --text." if isinstance(error, NotJson) else ""

@@ -79,7 +79,7 @@ def resume(invocation: Invocation, names: Sequence[str], as_json: bool) -> None:
         _print_json("resume", inspector, names)
 
 
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})        # a negative number is none
 @click.argument("name", metavar="QUEUE")
 @click.argument("most", metavar="N|none", type=_Most())
 @json_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import click
@@ -15,12 +16,11 @@ from blueque.task import Task
 
 
 @click.command(context_settings={"ignore_unknown_options": True})        # a negative number is none
-@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
-@click.argument("number", metavar="N", type=click.IntRange(LOWEST, HIGHEST))
+@click.argument("words", nargs=-1, metavar="ID...|- N")
 @json_option
 @shared_options
 @pass_invocation
-def priority(invocation: Invocation, ids: Sequence[str], number: int, as_json: bool) -> int:
+def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """Give waiting tasks another priority: the higher has its turn first, and 0 is what a task has that was given none.
 
     \b
@@ -31,6 +31,10 @@ def priority(invocation: Invocation, ids: Sequence[str], number: int, as_json: b
     priority 0. ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 for a task that
     does not wait.
     """
+    *ids, text = _two(words, "ID and N: which task is to have what priority")
+    if not re.fullmatch(r"[-+]?[0-9]{1,3}", text) or not LOWEST <= int(text) <= HIGHEST:
+        raise click.UsageError(f"{text!r} is no priority: N is a whole number, {LOWEST} to {HIGHEST}")
+    number = int(text)
     return _act("priority", invocation, ids, as_json, f"priority {number}", lambda queue, task: (
         queue.set_priority(task.id, number)
     ), priority=number)
@@ -55,12 +59,11 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
-@click.argument("to", metavar="QUEUE")
+@click.argument("words", nargs=-1, metavar="ID...|- QUEUE")
 @json_option
 @shared_options
 @pass_invocation
-def move(invocation: Invocation, ids: Sequence[str], to: str, as_json: bool) -> int:
+def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """Have waiting tasks wait in another queue, as the last of their line there.
 
     \b
@@ -69,11 +72,27 @@ def move(invocation: Invocation, ids: Sequence[str], to: str, as_json: bool) -> 
     They keep their priority, what they need, and their time, if they are scheduled. ID may be a beginning, as for show; -
     reads ids from standard input. The exit code is 5 for a task that does not wait.
     """
+    *ids, to = _two(words, "ID and QUEUE: which task is to go where")
     client = invocation.client()
     client.get_queue(to)                               # is it a name at all?
-    if to not in client.get_inspector().queues():
+    is_new = to not in client.get_inspector().queues()
+    moved = []
+
+    def one(queue: Queue, task: Task) -> None:
+        queue.move(task.id, to)
+        moved.append(task)
+
+    code = _act("move", invocation, ids, as_json, f"in {to}", one, queue=to)
+    if is_new and moved:
         show.talk(f"{to} is a new queue: nobody serves it yet.")
-    return _act("move", invocation, ids, as_json, f"in {to}", lambda queue, task: queue.move(task.id, to), queue=to)
+    return code
+
+
+def _two(words: Sequence[str], what: str) -> Sequence[str]:
+    """Return the words, of which the last is not an id; end the program when there are not two."""
+    if len(words) < 2:
+        raise click.UsageError(f"give {what}" + (f"; there is only {words[0]!r}" if words else ""))
+    return words
 
 
 def _act(
