@@ -25,7 +25,7 @@ from blueque.recoveries import Recoveries
 from blueque.recovery import Recovery
 from blueque.retention import Retention
 from blueque.retry import Retry
-from blueque.selection import Select
+from blueque.selection import Select, require_select
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_queue_name
@@ -95,9 +95,12 @@ class Client:
         """Return a listener of the queue, or of several. It registers when it listens for the first time.
 
         A queue that is named twice counts once.
-        select: from which of several queues it takes, see selection.py; else from the first that has work.
+        select: from which of several queues it takes: `blueque.RoundRobin()`, `blueque.ReducedLottery({"a": 3})`, or a
+        callable of your own, see selection.py; else from the first that has work. What a blueque.toml says of it, and of
+        weights, is for the program blueque-listener only.
         """
         if not more:
+            require_select(select)
             return Listener(self._redis, require_queue_name(queue_name))
         return self.get_listener_group([queue_name, *more], select)
 

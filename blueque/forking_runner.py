@@ -10,7 +10,7 @@ from blueque import settings, task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.limits import Limits
-from blueque.selection import Select
+from blueque.selection import Select, require_select
 from blueque.slot import Slot
 from blueque.spool import Spool
 
@@ -37,7 +37,7 @@ class ForkingRunner:
         select: Select | None = None,
     ) -> None:
         self._queues = [queue] if isinstance(queue, str) else list(queue)
-        self._client, self._select, self._callback = client, select, task_callback
+        self._client, self._select, self._callback = client, require_select(select), task_callback
         self._spool, self._grace = spool, grace
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.protocol.membership import Standing
-from blueque.selection import Ordered, Select
+from blueque.selection import Ordered, Select, require_select
 from blueque.task import Task
 
 log = logging.getLogger("blueque")
@@ -32,7 +32,7 @@ class ListenerGroup:
         if not queues:
             raise InvalidInput("a listener needs at least one queue")
         self.queues = list(dict.fromkeys(queues))
-        self._redis, self._select = redis, select or Ordered()
+        self._redis, self._select = redis, require_select(select) or Ordered()
         self._inspector = Inspector(redis)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
         self._gone: set[str] = set()                   # queues of which we have taken leave

@@ -1,9 +1,9 @@
 """Selection: in which order a listener of several queues tries those that have work.
 
-A selector is any callable that takes the queues of the listener, in the order in which they were named, and those of them
-that had work a moment ago, and returns the queues to be tried, the first one first. A task may be gone by the time that it
-is asked for; then the next one is tried. When nothing comes of any of them, the listener waits for all its queues, not for
-one. Queues with work that a selector leaves out are tried last.
+A selector is any callable that takes the queues of the listener, a list in the order in which they were named, and those
+of them that had work a moment ago, a set, in no order, and returns the queues to be tried, any iterable, the first one
+first. A task may be gone by the time that it is asked for; then the next one is tried. When nothing comes of any of them,
+the listener waits for all its queues, not for one. Queues with work that a selector leaves out are tried last.
 """
 
 from __future__ import annotations
@@ -77,6 +77,16 @@ def selector(name: str, weights: Mapping[str, float]) -> Select:
     if name == "lottery":
         return ReducedLottery(weights)
     return RoundRobin() if name == "round-robin" else Ordered()
+
+
+def require_select(select: object) -> Select | None:
+    """Return a selector, or None, if it is one or the other."""
+    if select is not None and (not callable(select) or isinstance(select, type)):
+        given = f"the class {select.__name__}" if isinstance(select, type) else repr(select)
+        raise InvalidType(
+            f"select is a blueque.Ordered(), RoundRobin(), ReducedLottery(), or a callable that is like them, not {given}"
+        )
+    return select
 
 
 def require_weight(weight: object) -> float:

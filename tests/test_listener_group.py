@@ -9,8 +9,8 @@ import time
 import pytest
 from running import until
 
-from blueque import Client, NotRegistered, RoundRobin, protocol
-from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque import Client, ForkingRunner, NotRegistered, RoundRobin, protocol
+from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.process import node_id
 from blueque.protocol import transaction
 from blueque.settings import Timing
@@ -120,6 +120,23 @@ def test_a_queue_named_twice_is_one(client):
 def test_a_listener_of_no_queue_is_refused(client):
     with pytest.raises(InvalidInput, match="at least one queue"):
         client.get_listener_group([])
+
+
+@pytest.mark.parametrize("select", ["lottery", RoundRobin, 5])
+def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are_named(client, select):
+    for names in (["video", "audio"], ["video"]):
+        with pytest.raises(InvalidType, match=r"blueque\.Ordered\(\), RoundRobin\(\), ReducedLottery\(\)"):
+            client.get_listener(*names, select=select)
+    with pytest.raises(InvalidType, match="ReducedLottery"):
+        ForkingRunner(client, ["video", "audio"], print, select=select)
+
+
+def test_a_selector_gets_the_queues_as_a_list_and_those_with_work_as_a_set(client):
+    client.get_queue("audio").enqueue("")
+    calls = []
+    listener = client.get_listener("video", "audio", select=lambda *given: calls.append(given) or given[1])
+    assert listener.listen().queue == "audio"
+    assert calls == [(["video", "audio"], {"audio"})]
 
 
 # In a program of one's own
