@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from blueque.lines import Needs
+from blueque.lines import parse_needs
 
 _BYTES = 1 << 20                                       # an amount of this, or more, is one of bytes
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -41,7 +41,10 @@ def amounts(resources: Resources) -> str:
     return ", ".join(f"{name}={amount(number)}" for name, number in resources)
 
 
-def all_of(needs: Needs) -> str:
-    """Return `gpu=2, memory=8GiB, lock licence for 3`."""
+def words_of(text: str) -> str:
+    """Return needs, given as text of `lines.write_needs`, as `gpu=2, memory=8GiB, lock licence for 3`."""
+    needs = parse_needs(text)
+    if needs is None:
+        return text
     lock = [] if needs.lock is None else [f"lock {needs.lock}{f' for {needs.limit}' if needs.limit > 1 else ''}"]
     return ", ".join([*([amounts(needs.resources)] if needs.resources else []), *lock])

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from blueque import keys
-from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of, write_needs
+from blueque import commands, keys
+from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.picture import Finding, LineSeen, Picture
 from blueque.places import Place
 from blueque.waiting import lacking
@@ -80,12 +80,21 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
         yield found("waiting", keys.waiting(needs.lock), sentence, "note_line")
     lack = lacking(needs, list(living.values()))
     if living and lack is not None:
-        best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
-        most = living[best].get(lack, 0)
-        sentence = f"{_tasks(seen.length)} in {what}, the first is {seen.first}, can never start: none of its listeners has "
-        sentence += f"{write_needs(dict(needs.resources))}. The most {lack} that one has is {most}"
-        sentence += f", {best}." if most else "."
+        verb = "needs" if seen.length == 1 else "need"
+        sentence = f"{_tasks(seen.length)} of queue {queue} {verb} {commands.amounts(needs.resources)} and can never start,"
+        sentence += f" the first is {seen.first}: {_lacking(needs, lack, living)}"
         yield found("stuck", key, sentence, None, seen.first)
+
+
+def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
+    """Return what the listeners of a queue have not; lack: the name of a resource that one of them has too little of."""
+    best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
+    most = living[best].get(lack, 0)
+    if most >= dict(needs.resources)[lack]:
+        return "no listener of that queue has all of it."
+    if not most:
+        return f"no listener of that queue has any {lack}."
+    return f"the most {lack} that a listener of that queue has is {commands.amount(most)}, {best}."
 
 
 def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_work: bool) -> Iterator[Finding]:
@@ -97,9 +106,11 @@ def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_w
     if max_concurrency is not None and not max_concurrency.isdecimal():
         yield found("settings", f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.")
     elif max_concurrency is not None and int(max_concurrency) == 0 and has_work:
-        yield found("stuck", f"queue {queue} has work, and may run 0 tasks: blueque limit {queue} N, or none.")
+        command = commands.of_queue("limit", queue, "N")
+        yield found("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
     if paused is not None and not _is_time(paused):
-        yield found("settings", f"queue {queue} is paused since {paused!r}, which is no time: blueque resume {queue}.")
+        command = commands.of_queue("resume", queue)
+        yield found("settings", f"queue {queue} is paused since {paused!r}, which is no time: {command}")
 
 
 def _is_time(text: str) -> bool:

@@ -402,10 +402,13 @@ def test_status_points_at_tasks_that_were_lost_with_the_command_that_runs_them_a
     assert re.search(r"^! video: 1 task poison .*\n  blueque show poison-1$", shown, re.MULTILINE)
 
 
+HEAVY = f"gpu=2,memory={8 << 30}"
+
+
 @pytest.mark.usefixtures("listener")
 def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgotten(run, redis, listener):
     enqueue(redis, "t-pending")
-    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": "gpu=2"})
+    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": HEAVY})
     protocol.set_max_concurrency(redis, "video", 0)
     protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
 
@@ -414,13 +417,20 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     assert "! video: paused for 2 h by ada: deploy, and 2 pending" in lines
     assert "  blueque resume video" in lines
     assert "! video: 2 pending, and 0 may run" in lines
-    assert "! video: 1 pending task needs gpu=2, which no listener has" in lines
+    assert "! video: 1 pending task needs gpu=2, memory=8GiB, which no listener has" in lines
     assert "  blueque why t-heavy" in lines
     assert [line.split() for line in lines if "MAY RUN" in line] == [["QUEUE", "MAY", "RUN", "RUN", "PAUSED"]]
     assert ["video", "0", "0", "for", "2", "h", "by", "ada:", "deploy"] in [line.split() for line in lines]
     (queue,) = as_json["queues"]
     assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_concurrency"]) == (2, True, "ada", 0)
-    assert queue["misfits"] == [{"line": "0,gpu=2", "tasks": 1, "needs": "gpu=2", "first": "t-heavy"}]
+    assert queue["misfits"] == [{"line": f"0,{HEAVY}", "tasks": 1, "needs": HEAVY, "first": "t-heavy"}]
+
+
+def test_ls_says_needs_in_words(run, redis):
+    needs = f"{HEAVY},lock:customer%5F17=2"
+    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": needs})
+
+    assert "needs gpu=2, memory=8GiB, lock customer_17 for 2\n" in run("ls").stdout
 
 
 def test_a_short_pause_is_shown_and_not_pointed_at(run, redis, listener):

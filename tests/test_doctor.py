@@ -140,6 +140,22 @@ def test_a_due_task_that_nobody_can_put_in_line_is_named_with_what_would(doctor,
     assert "warn  queue video: 1 task is overdue by " in result.stdout and "start blueque-scheduler.\n" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("has", "said"),
+    [("gpu=2", "the most gpu that a listener of that queue has is 2, gpu-1_1."),
+     ("gpu=5", "no listener of that queue has any memory."),
+     (None, "no listener of that queue has all of it.")],
+)
+def test_a_task_that_fits_no_listener_is_told_in_the_words_of_who_asked_for_it(doctor, redis, has, said):
+    for number, resources in enumerate([has] if has else ["gpu=5", f"memory={8 << 30}"], 1):
+        protocol.register(redis, "video", f"gpu-1_{number}", "i1", {"resources": resources}, time.time())
+    protocol.enqueue(redis, "video", "t1", "1", "json", time.time(), {"needs": f"gpu=5,memory={8 << 30}"})
+
+    shown = doctor().stdout
+
+    assert f"1 task of queue video needs gpu=5, memory=8GiB and can never start, the first is t1: {said}\n" in shown
+
+
 def test_a_warning_counts_as_such(doctor, redis, cli):
     protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
     cli.zincrby(keys.QUEUES, 2, "video")

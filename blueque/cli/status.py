@@ -113,7 +113,7 @@ def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[
         yield f"{line.pending} pending, and 0 may run", commands.of_queue("limit", line.queue, "none")
     for misfit in line.misfits[:MAX_MISFITS]:
         need = "needs" if misfit.tasks == 1 else "need"
-        what = f"{count(misfit.tasks, 'pending task')} {need} {misfit.needs}, which no listener has"
+        what = f"{count(misfit.tasks, 'pending task')} {need} {commands.words_of(misfit.needs)}, which no listener has"
         yield what, f"blueque why {show.short_id(misfit.first)}"
     for state in ("silent", "dead", "gone"):
         if state in by_state:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from blueque import commands
 from blueque.cli import show
 from blueque.cli.facts import contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
@@ -148,7 +149,7 @@ def _note(task: Task, now: float) -> str:
     if task.status in ("pending", "scheduled") and task.fields.get("priority"):
         notes.append(f"priority {task.fields['priority']}")
     if task.status in ("pending", "scheduled") and task.fields.get("needs"):
-        notes.append(f"needs {task.fields['needs']}")
+        notes.append(f"needs {commands.words_of(task.fields['needs'])}")
     if task.status == "pending" and task.last_error_type:
         notes.append("to run again")
     if task.status == "started" and "cancel" in task.fields:
