@@ -42,7 +42,7 @@ log = logging.getLogger("blueque")
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
 LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
-BURST = 4                                              # see Spares
+BURST = 8                                              # how many task processes are forked in a row for short tasks
 
 
 class Master(NamedTuple):
