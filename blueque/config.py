@@ -5,6 +5,7 @@ docs/configuration.md explains every key.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from blueque import limits, selection
+from blueque.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.lines import require_resources
 from blueque.retry import Retry
@@ -69,7 +71,7 @@ def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] 
         return Config()
     try:
         with open(found, "rb") as file:
-            text = file.read().decode()
+            text = file.read().decode("utf-8-sig")     # some editors put a mark before it
     except OSError as error:
         raise ConfigRefused(found, None, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -94,9 +96,10 @@ def parse(text: str, path: str = NAME) -> Config:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error))
         line = int(place[1]) if place and place[1] else text.count("\n") + 1
-        raise ConfigRefused(path, line, str(error)[: place.start()] if place else str(error)) from error
+        reason = str(error)[: place.start()] if place else str(error)
+        raise ConfigRefused(path, line, reason + _of_inline_table(text, place)) from error
     except RecursionError as error:
         raise ConfigRefused(path, None, "nested too deeply") from error
     return _Checker(text, path).config(values)
@@ -110,7 +113,7 @@ class _Checker:
 
     def config(self, values: Mapping[str, Any]) -> Config:
         own = self._table((), values, {
-            "redis_url": _text, "max_bytes": _size, "listener": dict, "queues": dict
+            "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict
         })
         listener = self._table(("listener",), own.get("listener", {}), {
             "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
@@ -118,6 +121,7 @@ class _Checker:
             "on_term": _one_of(ON_TERM), "resources": require_resources, "warm": _yes_or_no, "spawn": _yes_or_no,
             "preload": _texts, "retry": _retry, **_limits(),
         })
+        self._check_together(listener)
         queues = {}
         for name, table in own.get("queues", {}).items():
             self._checked(("queues", name), require_queue_name, name)
@@ -126,6 +130,20 @@ class _Checker:
             self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
             MappingProxyType(queues),
         )
+
+    def _check_together(self, listener: Mapping[str, Any]) -> None:
+        """Refuse what is right by itself, and makes no sense beside the rest of `[listener]`."""
+        beat = listener.get("beat")
+        for name in ("lease", "lost_after"):
+            if beat is not None and name in listener and listener[name] < round(3 * beat, 9):
+                raise self._refused(
+                    ("listener", name),
+                    f"it is {listener[name]:g} s: at least three beats of {beat:g} s are needed, {3 * beat:g} s",
+                )
+        if listener.get("spawn") and listener.get("preload"):
+            raise self._refused(
+                ("listener", "preload"), "it is for forks: a fresh interpreter (spawn = true) imports everything itself"
+            )
 
     def _queue(self, path: Path, values: Any) -> QueueConfig:
         own = _with_limits(self._table(path, values, {
@@ -188,17 +206,36 @@ def _kind(value: object) -> str:
 
 
 def _limits() -> dict[str, Callable[[Any], Any]]:
-    def check(name: str) -> Callable[[Any], Any]:
-        may_be_off = name.endswith("_limit")
-        return lambda value: None if value is False and may_be_off else limits.fields(**{name: value})[name]
+    def check(name: str, value: Any) -> int | float | None:
+        if value is False and name.endswith("_limit"):
+            return None
+        try:
+            return limits.fields(**{name: value})[name]
+        except InvalidInput as error:                  # which names it, as the path before it does
+            said = str(error).removeprefix(f"{name}: ")
+            raise InvalidInput(f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said) from error
 
-    return {name: check(name) for name in _LIMITS}
+    return {name: functools.partial(check, name) for name in _LIMITS}
 
 
 def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with those that are limits in one dict of their own."""
     others = {name: value for name, value in values.items() if name not in _LIMITS}
     return {**others, "limits": MappingProxyType({name: values[name] for name in _LIMITS if name in values})}
+
+
+def _of_inline_table(text: str, place: re.Match[str] | None) -> str:
+    """Return what to add about an inline table that goes on in the next line: the parser only says what it has met."""
+    if place is None or not place[1]:
+        return ""
+    line = text.split("\n")[int(place[1]) - 1]
+    is_open = line.count("{") > line.count("}") and not line[int(place[2]) - 1 :].strip()
+    return "; an inline table is one line" if is_open else ""
+
+
+def _address(value: Any) -> str:
+    Address(_text(value))
+    return str(value)
 
 
 def _text(value: Any) -> str:
@@ -249,5 +286,6 @@ def _retry(value: Any) -> Retry | Literal[False]:
             given["backoff"] = parse_duration(given["backoff"])
         return Retry(**given)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"it is a number, a table of a retry policy, or false, not {_kind(value)}")
+        kind = "true" if value is True else _kind(value)
+        raise InvalidType(f"it is a number, a table of a retry policy, or false, not {kind}")
     return Retry(max=value)

@@ -49,7 +49,7 @@ def timing(
     if not 0.0 < given.beat < float("inf"):
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
     chosen = given._replace(lease=min(given.lease, given.lost_after))
-    for name, seconds in (("lost-after", chosen.lost_after), ("lease", chosen.lease)):
+    for name, seconds in (("lost_after", chosen.lost_after), ("lease", chosen.lease)):
         # `not`, so that NaN is refused, too; rounded, for three times 0.2 is more than 0.6 to a float.
         if not seconds >= round(3 * chosen.beat, 9):
             least = 3 * chosen.beat

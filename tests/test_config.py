@@ -140,13 +140,22 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     ("[listener]\non_term = 'die'", "line 2: listener.on_term: 'die' is not one of leave, drain, stop"),
     ("[listener.resources]\ngpu = 1\nGPU = 2",
      "line 3: listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'"),
-    ("[queues.a]\ngrace = false", "line 2: queues.a.grace: grace is a number, not bool"),
+    ("[queues.a]\ngrace = false", "line 2: queues.a.grace: it is a number, not bool"),
+    ("[queues.a]\ngrace = 'x'", "line 2: queues.a.grace: 'x' is not a duration: write 90, 30s, 2h or 1d12h"),
+    ("[listener]\nbeat = 10\n\nlease = '29s'",
+     "line 4: listener.lease: it is 29 s: at least three beats of 10 s are needed, 30 s"),
+    ("[listener]\nlost_after = 3\nbeat = 2",
+     "line 2: listener.lost_after: it is 3 s: at least three beats of 2 s are needed, 6 s"),
+    ("\nredis_url = 'http://x'",
+     "line 2: redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss:// or unix://"),
+    ("[listener]\nspawn = true\npreload = ['json']",
+     "line 3: listener.preload: it is for forks: a fresh interpreter (spawn = true) imports everything itself"),
     ("max_bytes = '1 zebibyte'", "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB"),
     ("[queues.a]\nweight = -1", "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1"),
     ("[queues.a]\nwieght = 1", "line 2: queues.a.wieght: there is no such key; did you mean weight?"),
     ("[queues]\na = 1", "line 2: queues.a: it is a table, not a number"),
     ('[queues."render.4k"]\ntime_limit = 0',
-     'line 2: queues."render.4k".time_limit: time_limit is 0; it must be from 0.001 to 3155760000'),
+     'line 2: queues."render.4k".time_limit: it is 0; it must be from 0.001 to 3155760000'),
     ('[queues.""]', 'line 1: queues."": a queue name cannot be empty'),
     ("[queues.a]\nretention = { complete = '7d', done = 1 }",
      "line 2: queues.a.retention.done: there is no such key; there are complete, failed, cancelled"),
@@ -154,7 +163,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     ("[queues.a.retention]\ncomplete = '7d'\nfailed = 0",
      "line 3: queues.a.retention.failed: it is 0; it must be from 0.001 to 3155760000"),
     ("[queues.a]\nretry = true",
-     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true or false"),
+     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true"),
     ("[queues.a]\nretry = -1", "line 2: queues.a.retry: max is -1; it must be from 0 to 1000000"),
     ("[queues.a]\nretry.max = 3\nretry.factor = 0", "line 3: queues.a.retry.factor: factor is 0; it must be from 1 to 1000"),
     ("[queues.a.retry]\nmax = 3\n\nbackof = 1",
@@ -174,6 +183,25 @@ def test_a_mistake_is_one_sentence_with_its_line(text, sentence):
     if sentence is not None:
         assert said == f"blueque.toml, {sentence}"
     assert said.startswith("blueque.toml, line ") and "\n" not in said
+
+
+@pytest.mark.parametrize("text", ["a = {", "a = { b = 1,", "a = { b = 1", "a = { b = { c = 1 },  ", "x = 1\na = {\r"])
+def test_an_inline_table_of_several_lines_is_told_to_be_one_line(text):
+    said = refused(f"{text}\n d = 1 }}\n")
+    assert said.startswith(f"blueque.toml, line {len(text.splitlines())}: ")
+    assert said.endswith("; an inline table is one line")
+    assert "inline table is one line" not in refused("a = [ {b = 1}, = ]")
+
+
+def test_nothing_is_wrong_with_one_preload_beside_a_listener_that_does_not_spawn():
+    assert parse("[listener]\nspawn = false\npreload = ['json']\nbeat = 0.2\nlease = 0.6").listener["preload"] == ["json"]
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    path = tmp_path / "blueque.toml"
+    path.write_bytes(b"\xef\xbb\xbfmax_bytes = 5\nlistener = 4")
+    with pytest.raises(ConfigRefused, match="line 2: listener: it is a table"):
+        load(path)
 
 
 def test_text_that_is_no_utf_8_is_named_with_its_line(tmp_path):

@@ -164,6 +164,13 @@ def test_a_mistake_ends_every_program_with_one_sentence_and_exit_code_78(run, tm
     )
 
 
+def test_a_time_in_the_file_that_does_not_fit_one_from_elsewhere_is_told_to_be_from_there(run, tmp_path):
+    (tmp_path / "blueque.toml").write_text("[listener]\nlease = '20s'")
+    result = run("listener", "A", "--run", "work:run")
+    assert result.returncode == 78
+    assert "lease is 20 s: at least three beats of 10 s are needed, 30 s (lease from blueque.toml)" in result.stderr
+
+
 def test_the_file_is_the_one_that_an_option_names_or_else_the_environment(run, tmp_path):
     (tmp_path / "blueque.toml").write_text("here = 1")
     (tmp_path / "other.toml").write_text("there = 1")

@@ -21,12 +21,12 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "commands", "config", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
+        "commands", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
         "task_id", "toml_lines", "values", "verdicts", "version",
     ],
     "system": [
-        "address", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process", "signals",
-        "attempt", "gate", "output", "resources", "roster", "spool", "tree", "trouble",
+        "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
+        "attempt", "gate", "output", "resources", "roster", "signals", "spool", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",

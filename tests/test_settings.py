@@ -25,7 +25,7 @@ def test_three_beats_are_enough_whatever_a_float_makes_of_them(beat):
 
 
 @pytest.mark.parametrize(("beat", "lease", "lost_after", "complaint"), [
-    (10, 29, None, "lease is 29 s"), (10, None, 29, "lost-after is 29 s"), (float("nan"), None, None, "nan"),
+    (10, 29, None, "lease is 29 s"), (10, None, 29, "lost_after is 29 s"), (float("nan"), None, None, "nan"),
     (1, float("nan"), None, "nan"), (0, None, None, "every 0 s"), (float("inf"), None, None, "every inf s"),
 ])
 def test_times_that_would_make_the_living_look_dead_are_refused(beat, lease, lost_after, complaint):

@@ -152,7 +152,8 @@ def command(
         timing = settings.timing(beat, lease, lost_after, otherwise=timing)
         given = fields(**limits)  # type: ignore[arg-type]  # what the options have made of them
     except InvalidInput as error:
-        raise Failure(CONFIGURATION, str(error)) from error
+        named = " and ".join(name for name in Timing._fields if name in said)
+        raise Failure(CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)) from error
     if is_warm is None:
         is_warm = said.get("warm", GPU not in amounts)
     if program is None and not is_spawned and not preload:
