@@ -178,6 +178,8 @@ class Queue(ManyTasks):
     def put_first(self, task_id: str) -> None:
         """Make a pending task the next of those of its priority. Raises NotWaiting, WrongQueue.
 
+        A scheduled task, which `set_priority` and `move` take, has no place in line yet: NotWaiting.
+
         Source: docs/protocol.md, "put_first".
         """
         protocol.put_first(self._redis, self.name, task_id, time.time())
@@ -195,6 +197,7 @@ class Queue(ManyTasks):
         """Have listeners take nothing from this queue; what runs, runs on. False: it was paused already.
 
         by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no pause.
+        A queue may be paused before there is anything of it; `blueque status` shows it from its first task or listener on.
         Source: docs/protocol.md, "pause".
         """
         who = by if by is not None else process.user_at_host()

@@ -402,6 +402,18 @@ def test_status_points_at_tasks_that_were_lost_with_the_command_that_runs_them_a
     assert re.search(r"^! video: 1 task poison .*\n  blueque show poison-1$", shown, re.MULTILINE)
 
 
+def test_a_listener_of_several_queues_counts_once_on_its_host(run, redis):
+    for queue in ("audio", "video"):
+        for number in (1, 2):
+            protocol.register(redis, queue, f"host_{number}", "i1", {"beat_every": 10}, time.time())
+    enqueue(redis, "t1", "audio")
+    protocol.pop(redis, "audio", "host_1", "i1")
+
+    lines = [line.split() for line in run("status").stdout.splitlines()]
+
+    assert [line[:3] for line in lines if line[:1] == ["host"]] == [["host", "2", "1"]]
+
+
 HEAVY = f"gpu=2,memory={8 << 30}"
 
 

@@ -581,8 +581,21 @@ def test_one_listener_is_told_without_a_question(run, redis, cli):
     assert re.search(rf"^{NODE} +video +draining +leaves after running-1$", result.stdout, re.MULTILINE)
 
 
+def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, cli):
+    start(redis, "running-1")
+    register(redis, NODE, "audio")
+
+    assert run("node", "drain", NODE).returncode == 0
+    assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
+
+
+def test_the_help_of_node_says_whole_sentences(run):
+    assert "..." not in run("node", "--help").stdout.partition("Commands:")[2]
+
+
 def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     register(redis, "gpu-1.cluster.example.com_22", "audio")
+    register(redis, NODE, "audio")                     # of two queues, and all the same one listener
     register(redis, "gpu-2.cluster.example.com_22")
     start(redis, "running-1")
 
@@ -592,7 +605,7 @@ def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     assert "2 listeners would leave, 1 of them after the task they have\n" in refused.stderr
 
     code, seen = answer(b"y\n", "node", "drain", "gpu-1")
-    assert (code, orders(cli)) == (0, {f"video_{NODE}", "audio_gpu-1.cluster.example.com_22"})
+    assert (code, orders(cli)) == (0, {f"video_{NODE}", f"audio_{NODE}", "audio_gpu-1.cluster.example.com_22"})
     assert "Drain them? [y/N] " in seen
 
     assert run("node", "drain", "gpu-1", "--yes").returncode == 0

@@ -170,6 +170,21 @@ def test_a_limit_is_set_and_taken_away(run, redis, client):  # noqa: F811
     assert client.get_inspector().room("video").limit is None
 
 
+def test_a_queue_that_is_not_there_is_said_with_what_makes_one_unless_it_was_paused_in_advance(run, client):  # noqa: F811
+    assert "comes to be with its first task or listener" in run("pause", "never").stderr
+
+    client.get_queue("never").pause("ada")
+
+    assert run("resume", "never").stdout == "never  resumed\n"
+
+
+def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):  # noqa: F811
+    protocol.schedule(redis, "video", "later-1", "1", "json", time.time() + 3600, time.time())
+
+    assert run("first", "later-1").returncode == 5
+    assert "scheduled" in run("first", "--help").stdout
+
+
 def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):  # noqa: F811
     enqueue(redis, "pending-1")
     cli.sadd(keys.listeners("video"), "old_1")

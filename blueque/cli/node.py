@@ -27,7 +27,7 @@ def node() -> None:
     """Tell listeners what to do, wherever they are."""
 
 
-@node.command()
+@node.command(short_help="Have listeners take nothing new, and leave.")
 @click.argument("name", metavar="NODE|HOST")
 @yes_option
 @json_option
@@ -49,9 +49,10 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     if not found:
         raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque status")
     able = [one for one in found if one.state not in _WHY_NOT]
-    if len(able) > 1:
-        busy = sum(bool(one.held) for one in able)
-        facts = f"{count(len(able), 'listener')} would leave, {busy} of them after the task they have"
+    ids = {one.id for one in able}                     # a listener of several queues is one of each of them
+    if len(ids) > 1:
+        busy = len({one.id for one in able if one.held})
+        facts = f"{count(len(ids), 'listener')} would leave, {busy} of them after the task they have"
         require_consent(is_sure, facts, "Drain them?", show.table(_TOLD[:3], [[*_names(one), one.state] for one in able]))
     told, not_told = listeners.drain(name)
     if as_json:

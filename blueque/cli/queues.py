@@ -114,7 +114,8 @@ def _require(client: Client, names: Sequence[str]) -> Inspector:
     for name in names:
         client.get_queue(name)                         # is it a name at all?
         if name not in known and inspector.paused(name) is None and inspector.room(name).limit is None:
-            raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
+            advice = "See the names: blueque status. A queue comes to be with its first task or listener."
+            raise Failure(MISSING, f"no queue {name!r}", advice)
     return inspector
 
 

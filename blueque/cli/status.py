@@ -191,15 +191,15 @@ def _task_row(task: Task, now: float) -> list[str]:
 
 
 def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
-    """Return a row for each host and state, for a host may have many listeners."""
+    """Return a row for each host and state, for a host may have many listeners, and each of these several queues."""
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         groups.setdefault((node.host, node.state), []).append(node)
     rows = []
     for (host, state), members in sorted(groups.items()):
         seen = [node.seen for node in members if node.seen is not None]
-        busy = sum(bool(node.held) for node in members)
-        rows.append([host, str(len(members)), str(busy), show.span(min(seen, default=None)), state])
+        everybody, busy = {node.id for node in members}, {node.id for node in members if node.held}
+        rows.append([host, str(len(everybody)), str(len(busy)), show.span(min(seen, default=None)), state])
     return rows
 
 

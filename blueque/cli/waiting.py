@@ -52,7 +52,8 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
     blueque first 7c1f
 
     Of several, the one that is named first is the next. ID may be a beginning, as for show; - reads ids from standard
-    input. The exit code is 5 for a task that is not pending.
+    input. The exit code is 5 for a task that is not pending: one that is scheduled, which priority and move take, has no
+    place in line before its time.
     """
     return _act("first", invocation, ids, as_json, "first in its line", lambda queue, task: queue.put_first(task.id),
                 is_backwards=True)
