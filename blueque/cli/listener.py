@@ -76,7 +76,7 @@ class _WithProgram(click.Command):
     help="Import the callable before there is a task; the default, unless the node has gpu.",
 )
 @click.option("--spawn", "is_spawned", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
-@click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in the listener, for all its forks.")
+@click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in each slot, for all its tasks.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
 @click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
