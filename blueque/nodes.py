@@ -100,6 +100,11 @@ def read_nodes_and(
     return found, others
 
 
+def puts_in_line(nodes: Iterable[Node]) -> bool:
+    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are due."""
+    return any(node.state == "up" for node in nodes)
+
+
 def started_ids(started: Iterable[str]) -> list[str]:
     """Return the tasks that the members of a started set name."""
     return [task_id for _, _, task_id in _parse(started)]

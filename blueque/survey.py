@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Redis
-from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
+from blueque.nodes import (
+    Members,
+    Node,
+    ask_members,
+    puts_in_line,
+    read_groups,
+    read_nodes,
+    read_nodes_and,
+    started_ids,
+)
 from blueque.places import FINISHED
 from blueque.task import Task
 from blueque.waiting import (
@@ -53,7 +62,7 @@ class Line(NamedTuple):
     """A queue at one instant: its number of tasks in each status.
 
     overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago;
-    is_minded: whether a listener of the queue could have, and not only a scheduler.
+    is_minded: whether a listener of the queue could have done so, and not only a scheduler.
     lost, poison: ids of failed tasks with that error type, a day old at most, among the newest MAX_FAILED.
     pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
     misfits: the lines of which no listener of the queue could ever run a task, though it has some.
@@ -201,11 +210,6 @@ def entered(task: Task) -> float | None:
     if task.status in FINISHED:
         return task.finished or task.updated
     return task.updated or task.created
-
-
-def puts_in_line(nodes: Iterable[Node]) -> bool:
-    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are due."""
-    return any(node.state == "up" for node in nodes)
 
 
 def to_seconds(time: Sequence[str]) -> float:

@@ -10,9 +10,9 @@ from blueque.cli import show
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
-from blueque.nodes import LOOKS_AT_LINES, Node
+from blueque.nodes import LOOKS_AT_LINES, Node, puts_in_line
 from blueque.places import FINISHED, HELD
-from blueque.survey import LATE, OVERDUE, entered, puts_in_line
+from blueque.survey import LATE, OVERDUE, entered
 from blueque.task import Task
 
 _ALIKE = "with its priority and needs"                 # who stands in one line
@@ -259,7 +259,7 @@ def _busy(its: Inquiry) -> Iterator[Reason]:
     if not able or any(node.id not in has for node in able):
         return
     which = "that have what it needs " if its.needs is not None and its.needs.resources else ""
-    all_of = "The only listener" if len(able) == 1 else f"All {len(able)} listeners"
+    all_of = {1: "The only listener", 2: "Both listeners"}.get(len(able), f"All {len(able)} listeners")
     busy = _list_of(its, [has[node.id] for node in able])
     verb, when = ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
     yield Reason("busy", f"{all_of} of {its.task.queue} {which}{verb}{busy}; it can start when {when}.")

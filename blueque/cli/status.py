@@ -219,6 +219,7 @@ def _print_json(invocation: Invocation, overview: Overview, server: str | None) 
 def _queue_item(line: Line) -> dict[str, Any]:
     item = line._asdict()
     pause = item.pop("pause")
+    del item["is_minded"]                              # for the words that people are shown
     item |= {
         "paused": pause is not None, **show.times(paused_at=pause.since if pause else None),
         "paused_by": pause.by if pause else None, "paused_reason": pause.reason if pause else None,
