@@ -228,7 +228,7 @@ class Master:
                 self._pass_on(signal.SIGQUIT)
                 return
             then = "leaving the running tasks to their listeners" if self._is_leaving else (
-                "leaving when the running tasks have ended (again: stop them)"
+                "leaving when the running tasks have ended (again, after a second: stop them)"
             )
             log.warning("%s: taking nothing new; %s", name, then)
             self._pass_on(signal.SIGTERM)

@@ -299,3 +299,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, optio
 
     assert (result.returncode, result.stdout, state()) == (2, "", {})
     assert len(result.stderr.splitlines()) <= 3 and "then it stopped" not in result.stderr
+
+
+def test_an_amount_that_is_none_is_named(run):
+    assert "--resource 'gpu=1.5': '1.5' is not a whole number" in run("1", "--resource", "gpu=1.5").stderr

@@ -14,6 +14,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, as_json, as_text, print_ids, read_file
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
 from blueque.errors import InvalidInput
+from blueque.lines import require_resources
 from blueque.task import Task
 
 
@@ -114,6 +115,10 @@ def _amounts(words: Sequence[str]) -> dict[str, int | str]:
         if name in amounts:
             raise click.UsageError(f"--resource {word!r}: {name} is named twice")
         amounts[name] = int(amount) if amount.isdecimal() else amount
+        try:
+            require_resources({name: amounts[name]})
+        except InvalidInput as error:
+            raise click.UsageError(f"--resource {word!r}: {error}") from error
     return amounts
 
 
