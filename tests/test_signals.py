@@ -234,7 +234,7 @@ def test_an_idle_listener_leaves_at_once_although_it_waits_in_redis(programs, cl
 def test_a_signal_in_the_first_moments_of_many_slots_is_neither_lost_nor_counted_twice(programs):
     for _ in range(3):
         listener = programs.listener("work:run", slots=20, is_awaited=False)
-        until(lambda: children_of(listener.pid) and listener.lines("20 slots"), what="the first slot")  # noqa: B023
+        until(lambda: listener.lines("20 slots") and children_of(listener.pid), what="the first slot")  # noqa: B023
         listener.send(signal.SIGTERM)
         assert listener.wait(8) == 0
         assert "stopping" not in listener.log
