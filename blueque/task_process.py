@@ -70,7 +70,7 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     gate: see gate.py. is_warm: prepare the work before there is any.
     """
     pid = os.getpid()
-    gc.freeze()                                        # what is the listener's need not be looked at here, nor be copied for it
+    gc.freeze()                                        # what is the listener's is not to be looked at, and copied for that
     os.setsid()
     signal.set_wakeup_fd(-1)
     signals.discard(SIGNALS)                           # they were the listener's
