@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -53,16 +53,7 @@ class ManyTasks:
     name: str
     _redis: Redis
     _max_bytes: int
-
-    def _options(
-        self,
-        retry: Retry | Literal[False] | None,
-        its_limits: Mapping[str, int | float],
-        priority: int,
-        resources: Mapping[str, int | str] | None,
-        lock: str | tuple[str, int] | None,
-    ) -> Options:
-        raise NotImplementedError
+    _options: Callable[..., Options]                    # of what `Queue.enqueue` takes besides, see there
 
     def enqueue_many(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]) -> Count:
         """Put a task in line for each of the parameters, in their order, and return how many; all are in Redis then.

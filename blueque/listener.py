@@ -17,8 +17,8 @@ from blueque.freeing import Freeing
 from blueque.inspector import Inspector
 from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
 from blueque.protocol.membership import Standing
-from blueque.protocol.run import Popped
 from blueque.protocol.several import Pulse
+from blueque.protocol.take import Popped
 from blueque.resources import Claim, Pool
 from blueque.retry import Retry
 from blueque.settings import Timing

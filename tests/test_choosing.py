@@ -154,7 +154,8 @@ def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(redi
     monkeypatch.setattr(client._redis, "read", count)
     heads = client.get_inspector().heads("video")
     next(heads)
-    assert fetched == [10, 2, 10]
+    assert fetched[:2] == [10, 2] and len(fetched) == 3
+    assert 0 < fetched[2] <= 10, "fewer when chance begins near the end"
     assert len({"", *[head.line for head in heads]}) == 51, "the others follow, each once"
 
 

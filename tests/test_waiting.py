@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotFree, NotWaiting, WrongQueue, protocol
-from blueque.protocol.run import Popped
+from blueque.protocol.take import Popped
 from blueque.retry import Retry
 
 NODE = "host_1"

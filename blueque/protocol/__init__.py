@@ -1,9 +1,9 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
 submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, membership.py the life of a
-listener, several.py that of one of several queues, run.py the life of an attempt, waiting.py is about tasks that wait,
-recover.py what is done for dead listeners, control.py what a person wants, repair.py what an audit finds to do;
-transaction.py is the executor they all go through.
+listener, several.py that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt,
+waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
+what an audit finds to do; transaction.py is the executor they all go through.
 """
 
 from blueque.protocol.bulk import enqueue_many, schedule_many
@@ -11,21 +11,10 @@ from blueque.protocol.control import cancel, order, requeue
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
-from blueque.protocol.run import (
-    complete,
-    confirm_cancel,
-    fail,
-    pop,
-    progress,
-    release,
-    reserve,
-    retry,
-    start,
-    wait,
-    wake,
-)
+from blueque.protocol.run import complete, confirm_cancel, fail, progress, release, retry, start
 from blueque.protocol.several import beat_all, observe_all
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
+from blueque.protocol.take import pop, reserve, wait, wake
 from blueque.protocol.waiting import (
     call,
     drop_line,
