@@ -1,4 +1,4 @@
-"""The README is run: every block in its order, as a stranger would who copies them into one shell."""
+"""The README and the guide are run: every block in its order, as a stranger would who copies them into one shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from running import until
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = {path: (ROOT / path).read_text() for path in ("README.md", "docs/guide.md")}
+TEXT = "".join(PAGES.values())
 FENCED = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 PYTHON = shlex.quote(sys.executable)
 MODULES = {
@@ -37,7 +38,7 @@ class Block(NamedTuple):
     is_run: bool
 
 
-BLOCKS = [Block(match["language"], match["text"], match["reason"] is None) for match in FENCED.finditer(README)]
+BLOCKS = [Block(match["language"], match["text"], match["reason"] is None) for match in FENCED.finditer(TEXT)]
 
 
 @pytest.fixture
@@ -77,13 +78,13 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
 
 
 def test_few_blocks_are_not_run():
-    assert len(BLOCKS) == README.count("\n```") // 2
+    assert len(BLOCKS) == TEXT.count("\n```") // 2
     assert {block.language for block in BLOCKS} <= {"sh", "python"}
     assert sum(not block.is_run for block in BLOCKS) <= 2
 
 
 def test_verbs_and_options_exist():
-    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", README)
+    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", TEXT)
     code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
     uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.\w-])([^\n&|;)]*)", code)
     assert len(uses) >= 8
@@ -94,21 +95,21 @@ def test_verbs_and_options_exist():
         for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
     everything = _help("blueque-listener") + _help("blueque") + "--keep"
-    for option in re.findall(r"(?<!`)`(--[\w-]+)`", README):
+    for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 
 
 def test_environment_variables_exist():
     source = "".join(path.read_text() for path in (ROOT / "blueque").rglob("*.py"))
-    for name in set(re.findall(r"BLUEQUE_[A-Z_]+|REDIS_URL", README)):
+    for name in set(re.findall(r"BLUEQUE_[A-Z_]+|REDIS_URL", TEXT)):
         assert name in source
 
 
 def test_links_lead_to_files():
-    links = re.findall(r"\]\(([^)]+)\)", README)
+    links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)]+)\)", text)]
     assert links
-    for link in links:
-        assert (ROOT / link).is_file(), link
+    for page, link in links:
+        assert ((ROOT / page).parent / link).is_file(), link
 
 
 def _as_shell(block: Block) -> str:
