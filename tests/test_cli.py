@@ -1132,7 +1132,7 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
         "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.show", "blueque.errors", "blueque.settings", "blueque.version",
+        "blueque.cli.show", "blueque.errors", "blueque.settings", "blueque.version", "blueque.wording",
     }
 
 

@@ -21,8 +21,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "commands", "defaults", "errors", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
-        "task_id", "toml_lines", "values", "verdicts", "version",
+        "commands", "defaults", "errors", "histogram", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
+        "task_id", "toml_lines", "values", "verdicts", "version", "wording",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",

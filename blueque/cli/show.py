@@ -6,7 +6,6 @@ On a terminal a table fits its width: names are cut, ids shortened. In a pipe or
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -17,6 +16,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import click
+
+from blueque.wording import clean as clean
+from blueque.wording import count as count
+from blueque.wording import span as span
 
 # Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
 _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
@@ -68,32 +71,6 @@ def times(**moments: float | None) -> dict[str, str | float | None]:
         pairs[name] = None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
         pairs[f"{name}_seconds"] = seconds if moment else None
     return pairs
-
-
-def clean(text: str) -> str:
-    """Return the text with everything but printable characters and spaces written out, as \\n, \\x1b or \\u202e."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def span(seconds: float | None) -> str:
-    """Return a duration as people say it: 0.8 s, 41 s, 4 m 12 s, 3 h 12 m, 2 d 4 h."""
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    if seconds < 9.95:
-        return f"{max(seconds, 0.0):.1f} s"
-    whole = int(seconds)
-    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def count(number: int, noun: str) -> str:
-    """Return `1 task`, `2 tasks`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def due(eta: float, now: float) -> str:

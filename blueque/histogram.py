@@ -1,0 +1,60 @@
+"""Qless's buckets for durations: seconds up to a minute, minutes up to an hour, hours up to a day, then days.
+
+Histograms with the same buckets add up, whoever counted: of queues, of days, of halves of a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+LAST_DAY = 366                                         # and whatever lasts longer
+NAMES = tuple(
+    f"{unit}{count}"
+    for unit, first, end in (("s", 0, 60), ("m", 1, 60), ("h", 1, 24), ("d", 1, LAST_DAY + 1))
+    for count in range(first, end)
+)
+# From a unit on: its first bucket, and how many seconds each of its buckets takes.
+_UNITS = ((86400, NAMES.index("d1")), (3600, NAMES.index("h1")), (60, NAMES.index("m1")), (1, 0))
+
+
+def bucket(seconds: float) -> int:
+    """Return the number of the bucket that a duration falls into; its name is NAMES[number].
+
+    seconds: less than 0 counts as 0: clocks of two machines differ.
+    """
+    last = len(NAMES) - 1
+    if seconds >= LAST_DAY * 86400:
+        return last
+    for unit, first in _UNITS:
+        if seconds >= unit:
+            return first + int(seconds / unit) - (unit > 1)
+    return 0
+
+
+def start(number: int) -> float:
+    """Return the shortest duration of a bucket, in seconds."""
+    for unit, first in _UNITS:
+        if number >= first:
+            return float((number - first + (unit > 1)) * unit)
+    raise IndexError(number)
+
+
+def end(number: int) -> float:
+    """Return where a bucket ends, in seconds; this duration itself falls into the next. The last one has no end."""
+    return start(number + 1) if number < len(NAMES) - 1 else math.inf
+
+
+def quantile(counts: Mapping[int, int], share: float) -> float | None:
+    """Return the duration that this share of all counted ones does not exceed, to the width of a bucket.
+
+    counts: how many by number of bucket. share: 0 to 1. None: nothing was counted. Of the last bucket it is the start.
+    """
+    wanted = share * sum(counts.values())
+    seen = 0
+    for number in sorted(number for number, count in counts.items() if count):
+        if seen + counts[number] >= wanted:
+            low, high = start(number), end(number)
+            return low if math.isinf(high) else low + (high - low) * max(wanted - seen, 0) / counts[number]
+        seen += counts[number]
+    return None

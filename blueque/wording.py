@@ -1,0 +1,31 @@
+"""How durations and counts are said, and how a text of somebody else is made harmless: the same in every face."""
+
+from __future__ import annotations
+
+import math
+
+
+def clean(text: str) -> str:
+    """Return the text with everything but printable characters and spaces written out, as \\n, \\x1b or \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration as people say it: 0.8 s, 41 s, 4 m 12 s, 3 h 12 m, 2 d 4 h."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 9.95:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = int(seconds)
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 task`, `2 tasks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,67 @@
+"""Qless's buckets: every duration has one, and they follow each other without a gap."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blueque import histogram
+
+DAY = 86400
+
+
+@pytest.mark.parametrize(
+    ("seconds", "name"),
+    [
+        (-5, "s0"), (0, "s0"), (0.999, "s0"), (1, "s1"), (59.999, "s59"), (60, "m1"), (119.9, "m1"), (120, "m2"),
+        (3599.999, "m59"), (3600, "h1"), (DAY - 0.001, "h23"), (DAY, "d1"), (2 * DAY - 1, "d1"), (7 * DAY, "d7"),
+        (365 * DAY, "d365"), (366 * DAY - 1, "d365"), (366 * DAY, "d366"), (5000 * DAY, "d366"), (math.inf, "d366"),
+    ],
+)
+def test_a_duration_falls_into_the_bucket_of_its_largest_unit(seconds, name):
+    assert histogram.NAMES[histogram.bucket(seconds)] == name
+
+
+def test_there_are_as_many_as_qless_has_and_days_up_to_a_year():
+    assert histogram.NAMES.index("d6") + 1 == 148
+    assert histogram.NAMES[-1] == f"d{histogram.LAST_DAY}"
+    assert len({*histogram.NAMES}) == len(histogram.NAMES)
+
+
+def test_buckets_follow_each_other_without_a_gap():
+    for number, name in enumerate(histogram.NAMES):
+        first, unit = histogram.start(number), {"s": 1, "m": 60, "h": 3600, "d": DAY}[name[0]]
+        assert first == int(name[1:]) * unit
+        assert histogram.bucket(first) == number
+        if number:
+            assert histogram.end(number - 1) == first
+            assert histogram.bucket(math.nextafter(first, 0)) == number - 1
+    assert histogram.end(len(histogram.NAMES) - 1) == math.inf
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 300 * DAY), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
+def test_a_quantile_is_right_to_the_width_of_a_bucket(durations, share):
+    counts = Counter(map(histogram.bucket, durations))
+    exact = sorted(durations)[max(math.ceil(share * len(durations)) - 1, 0)]
+
+    found = histogram.quantile(counts, share)
+
+    assert found is not None
+    number = histogram.bucket(exact)
+    assert histogram.start(number) <= found <= histogram.end(number)
+
+
+def test_a_quantile_lies_within_its_bucket_as_far_as_counts_say():
+    even = {histogram.bucket(60): 10}                  # somewhere in 60 ... 120 s: evenly, for all we know
+
+    assert histogram.quantile(even, 0.5) == statistics.fmean((60, 120))
+    assert histogram.quantile(even, 1.0) == 120
+    assert histogram.quantile({histogram.bucket(math.inf): 3}, 0.5) == 366 * DAY
+    assert histogram.quantile({}, 0.5) is None
+    assert histogram.quantile({4: 0}, 0.5) is None
