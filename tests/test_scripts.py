@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,35 @@ def test_shells_can_parse_it(name, shell):
 @pytest.mark.parametrize("name", ["bin/demo", "bin/test"])
 def test_the_readme_names_it(name):
     assert f"\n{name} " in (ROOT / "README.md").read_text()
+
+
+def ask_for_java(directory: Path, version: str | None, **environ: str) -> str:
+    """Ask setup.sh where nothing can be installed, and where `java -version` prints what Java of this version does."""
+    for program in ("sh", "sed", "head", "dirname", "readlink", "basename"):
+        (directory / program).symlink_to(shutil.which(program) or "")
+    if version is not None:
+        (directory / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+        (directory / "java").chmod(0o755)
+    ask = '. "${0%test}setup.sh"; if ensure_java; then echo yes; else echo "$java_found"; fi'
+    found = subprocess.run(
+        ["/bin/sh", "-c", ask, ROOT / "bin/test"], env={"PATH": str(directory), **environ}, capture_output=True, text=True
+    )
+    assert found.stderr == ""
+    return found.stdout.strip()
+
+
+@pytest.mark.parametrize(("version", "answer"), [
+    ("17.0.15", "yes"), ("21", "yes"), ("25.0.1-ea", "yes"), ("11.0.2", "Java 11.0.2"), ("1.8.0_292", "Java 1.8.0"),
+    (None, "no Java"),
+])
+def test_setup_finds_a_java_that_is_new_enough(tmp_path, version, answer):
+    assert ask_for_java(tmp_path, version) == answer
+
+
+def test_setup_looks_for_java_where_spark_does(tmp_path):
+    home = tmp_path / "home"
+
+    assert ask_for_java(tmp_path, "17.0.15", JAVA_HOME=str(home)) == f"no Java in JAVA_HOME, {home}"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

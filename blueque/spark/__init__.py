@@ -1,0 +1,37 @@
+"""blueque.spark: the pipeline side of Blueque, for programs that use PySpark. `import blueque.spark as bs`.
+
+A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name imports the module that
+has it. To read the code, start with sessions.py. No module here bears the name of what it offers: it would hide it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from blueque.errors import NotInstalled
+
+if TYPE_CHECKING:
+    from blueque.spark.sessions import session
+
+__all__ = ["session"]
+
+_MODULES = {"session": "sessions"}                     # where each name is; the same as above, for people and mypy
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("pyspark", "py4j", "pyarrow"):
+            raise
+        raise NotInstalled(f"blueque.spark.{name}", package, "spark") from error
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__
