@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from blueque import settings
+from blueque import protocol, settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.config import Config
@@ -26,11 +27,13 @@ from blueque.recovery import Recovery
 from blueque.retention import Retention
 from blueque.retry import Retry
 from blueque.selection import Select, require_select
+from blueque.snapshots import Slice, Snapshot, require_keep, require_queues, require_statuses
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_queue_name
 
 if TYPE_CHECKING:
+    import pyarrow
     import redis as redis_py
 
     from blueque.doctor import Doctor
@@ -137,6 +140,32 @@ class Client:
         from blueque.doctor import Doctor  # here: what a listener imports, each of its forks copies
 
         return Doctor(self._redis)
+
+    def freeze(
+        self, queues: str | Iterable[str], statuses: str | Iterable[str], keep: float = 3600
+    ) -> Snapshot:
+        """Take a snapshot: which tasks of one queue, or of several, have these statuses, all at this instant.
+
+        keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or anywhere at once.
+        Source: docs/protocol.md, "freeze".
+        """
+        names, wanted, seconds = require_queues(queues), require_statuses(statuses), require_keep(keep)
+        name, now = os.urandom(8).hex(), time.time()
+        parts = protocol.freeze(self._redis, name, names, wanted, seconds, now)
+        parts.sort(key=lambda part: (names.index(part.queue), wanted.index(part.listed_as)))
+        return Snapshot(name, now, seconds, tuple(parts))
+
+    def thaw(self, snapshot: Snapshot) -> bool:
+        """Remove a snapshot before its time; False: it was gone already."""
+        return protocol.thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
+
+    def read(
+        self, piece: Slice, fields: Sequence[str] | None = None, missing: Literal["drop", "null"] = "drop"
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the tasks of a slice of a snapshot as record batches; see `blueque.tables.read`."""
+        from blueque.tables import read  # here: what a listener imports, each of its forks copies
+
+        return read(self._redis, piece, fields, missing)
 
     def with_patience(self, seconds: float) -> Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""

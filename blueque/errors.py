@@ -19,6 +19,7 @@
     |-- BatchFailed                     one batch of many tasks failed; it says which, and what is certain
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
+    |-- SnapshotGone                    the snapshot has expired while it was read; take another, keep it longer
     |-- SpoolRefused                    the spool directory cannot be used; choose another
     |-- NoServer                        there is no Redis server program on this machine
     |-- NoJava                          there is no Java on this machine, which Spark needs
@@ -189,6 +190,14 @@ class Contended(BluequeError):
     def __init__(self, operation: str, attempts: int) -> None:
         super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
         self.operation, self.attempts = operation, attempts
+
+
+class SnapshotGone(BluequeError):
+    """What a snapshot held has expired, or was removed, before it was read to the end."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer")
+        self.key = key
 
 
 class SpoolRefused(BluequeError):

@@ -50,6 +50,14 @@ def key_kept(task_id: str) -> str:                     # string that expires: a 
     return f"blueque_key_{task_id}"
 
 
+def snapshot(name: str) -> str:                        # string that expires: when the snapshot was taken
+    return f"blueque_frozen_{name}"
+
+
+def frozen(snapshot: str, part: str, queue: str) -> str:   # list or zset that expires: a copy, as of that instant
+    return f"blueque_frozen_{snapshot}_{part}_{queue}"
+
+
 def scheduled(queue: str) -> str:                      # zset: task ids, scored by `eta` in Unix seconds
     return f"blueque_scheduled_tasks_{queue}"
 

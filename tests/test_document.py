@@ -36,7 +36,7 @@ from blueque.errors import (
     NotWaiting,
     WrongQueue,
 )
-from blueque.places import Place
+from blueque.places import STATUSES, Place
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.several import Pulse
 from blueque.protocol.transaction import prove
@@ -336,6 +336,34 @@ started_by_the_dead = started("t1", DEAD, "instance-0")
 claimed = raw("HSET", keys.task("t1"), "reclaimed_node", "a host_5")
 wanted_gone = raw("HSET", keys.task("t1"), "cancel", 5)
 with_files = raw("HSET", keys.task("t1"), "files", "host:/spool/t1/1")
+
+
+FREEZE = {
+    **TASK, "SNAPSHOT": "s1", "KEEP": 60, "LINED": [], "HELD": [], "NODE": [], "WHERE": [], "SET": [], "OF": [],
+    "SOURCE": [keys.complete(Q), keys.failed(Q), keys.cancelled(Q)], "PART": ["complete", "failed", "cancelled"],
+    "ITS_QUEUE": [Q] * 3, "LIST": ["complete", "failed", "cancelled"], "IN": [Q] * 3,
+}
+FREEZE_ALL = {
+    **FREEZE, "LINED": [Q, "audio"], "HELD": [Q, "audio"], "NODE": [NODE], "WHERE": [Q],
+    "SOURCE": [
+        keys.pending(Q), URGENT["LINE"], keys.complete(Q), keys.failed(Q), keys.cancelled(Q),
+        *[kind("audio") for kind in (keys.pending, keys.complete, keys.failed, keys.cancelled)],
+        keys.scheduled(Q), keys.scheduled("audio"),
+    ],
+    "PART": ["pending", f"line:{URGENT['NAME']}", *FREEZE["PART"], "pending", *FREEZE["PART"], "scheduled", "scheduled"],
+    "ITS_QUEUE": [Q] * 5 + ["audio"] * 4 + [Q, "audio"],
+    "LIST": ["pending", f"line:{URGENT['NAME']}", *FREEZE["PART"], "pending", *FREEZE["PART"]],
+    "IN": [Q] * 5 + ["audio"] * 4, "SET": ["scheduled"] * 2, "OF": [Q, "audio"],
+}
+THAW = {**FREEZE, "COPY": [keys.frozen("s1", "complete", Q)]}
+
+
+def freeze(queues: Sequence[str], statuses: Sequence[str]) -> Given:
+    return lambda redis: protocol.freeze(redis, "s1", queues, statuses, 60, 9.25)
+
+
+def thaw(redis: Redis) -> None:
+    protocol.thaw(redis, "s1", THAW["COPY"])
 
 
 def fenced(*held: Given) -> Given:
@@ -900,6 +928,11 @@ SAMPLES = [
            until="MULTI"),
     Sample("free", "counted, and running", given(registered(), started("t1"), holding), free(), TASK, block=1,
            until="MULTI"),
+    Sample("freeze", "finished tasks", nothing, freeze([Q], ["complete", "failed", "cancelled"]), FREEZE),
+    Sample("freeze", "all of two queues", given(enqueued("t0", **IS_URGENT), registered(), started("t1")),
+           freeze([Q, "audio"], STATUSES), FREEZE_ALL),
+    Sample("thaw", "as usual", freeze([Q], ["complete"]), thaw, THAW),
+    Sample("thaw", "again", nothing, thaw, THAW, until="MULTI"),
     Sample("drop_line", "with a priority", nothing, drop_line("5,gpu=1"), {**TASK, **URGENT}),
     Sample("drop_line", "with a lock", nothing, drop_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]),
     Sample("drop_line", "not empty", enqueued("t1", **IS_URGENT), drop_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
@@ -1119,8 +1152,8 @@ def look(name: str) -> str:
 # The tests
 
 WRITES = {
-    "BZPOPMIN", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SREM", "ZADD", "ZINCRBY",
-    "ZREM",
+    "BZPOPMIN", "COPY", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SREM", "UNLINK",
+    "ZADD", "ZINCRBY", "ZREM",
 }
 
 
@@ -1242,6 +1275,10 @@ def test_each_key_is_written_by_the_functions_that_the_table_names():
                 if {"[LINE]", "[NEW_LINE]"} & {*rest}:
                     for key in (keys.pending("[]"), keys.line("[]", "[]")):
                         writers.setdefault(key, set()).add(name)
+                if word == "COPY":                     # that of the first is only read
+                    rest = rest[-1:]
+                if "[COPY]..." in rest:
+                    writers.setdefault(keys.frozen("[]", "[]", "[]"), set()).add(name)
                 for key in re.findall(rf"{keys.PREFIX}\S+", " ".join(rest)):
                     writers.setdefault(re.sub(r"\[\w+\]", "[]", key.removesuffix("...")), set()).add(name)
     rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|", chapter("Keys"), flags=re.M)

@@ -21,16 +21,17 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "commands", "defaults", "errors", "histogram", "keys", "limits", "lines", "pauses", "retry", "selection", "settings",
-        "task_id", "toml_lines", "values", "verdicts", "version", "wording",
+        "columns", "commands", "defaults", "errors", "histogram", "keys", "limits", "lines", "pauses", "retry", "selection",
+        "settings", "task_id", "toml_lines", "values", "verdicts", "version", "wording",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "attempt", "gate", "output", "resources", "roster", "signals", "spool", "tree", "trouble",
+        "arrow", "attempt", "gate", "output", "resources", "roster", "signals", "spool", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
+        "snapshots", "tables",
     ],
     "objects": [
         "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "freeing", "forwarding",

@@ -3,11 +3,12 @@
 submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, membership.py the life of a
 listener, several.py that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt,
 waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
-what an audit finds to do; transaction.py is the executor they all go through.
+what an audit finds to do, freezing.py is for those who read many tasks; transaction.py is the executor they all go through.
 """
 
 from blueque.protocol.bulk import enqueue_many, schedule_many
 from blueque.protocol.control import cancel, order, requeue
+from blueque.protocol.freezing import freeze, thaw
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
@@ -48,6 +49,7 @@ __all__ = [
     "fence",
     "forget",
     "free",
+    "freeze",
     "lose",
     "mend",
     "move",
@@ -77,6 +79,7 @@ __all__ = [
     "set_priority",
     "start",
     "strike",
+    "thaw",
     "wait",
     "wake",
     "wake_waiting",
