@@ -25,14 +25,17 @@ from blueque.errors import (
     NotOwner,
     NotRegistered,
     NotWaiting,
+    OldBatch,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
+    RunDropped,
     SnapshotGone,
     SparkEnded,
     SpoolRefused,
     TooLarge,
     WrongQueue,
+    WrongRun,
 )
 from blueque.forking_runner import ForkingRunner
 from blueque.inspector import Inspector
@@ -73,6 +76,7 @@ __all__ = [
     "NotOwner",
     "NotRegistered",
     "NotWaiting",
+    "OldBatch",
     "Ordered",
     "OutcomeUnknown",
     "Processor",
@@ -83,6 +87,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "RoundRobin",
+    "RunDropped",
     "SnapshotGone",
     "SparkEnded",
     "SpoolRefused",
@@ -90,6 +95,7 @@ __all__ = [
     "TaskId",
     "TooLarge",
     "WrongQueue",
+    "WrongRun",
     "__version__",
     "current_task",
 ]

@@ -161,8 +161,9 @@ class Batches:
             etas = [eta if eta >= now else None for eta in etas]
         tasks = self._take_ids(its_keys, len(rows))
         # A mark for each batch: a key that comes again in a later one must not look like our own success.
-        new = NewTasks(tasks, parameters, priorities, etas, its_keys, self._plan.keep, os.urandom(8).hex())
-        batch = Batch(self._plan.queue, new if its_keys is None else _once(new), now, self._plan.options)
+        named = None if its_keys is None else [key.encode() for key in its_keys]
+        new = NewTasks(tasks, parameters, priorities, etas, named, self._plan.keep, os.urandom(8).hex())
+        batch = Batch(self._plan.queue, new if its_keys is None else new.once(), now, self._plan.options)
         return _Part(self._number - 1, first, batch, tasks, is_last, time.monotonic() - began)
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
@@ -232,24 +233,6 @@ class _Column:
             return self._require(value)
         except InvalidInput as error:
             raise type(error)(f"{self._name}: at position {position}: {error}") from error
-
-
-def _once(new: NewTasks) -> NewTasks:
-    """Return the tasks with each id once: the first of each."""
-    first: dict[bytes, int] = {}
-    for number, task in enumerate(new.ids):
-        first.setdefault(task, number)
-    chosen = list(first.values())
-    if len(chosen) == len(new.ids):
-        return new
-
-    def those(column: Sequence[Any] | None) -> Any:
-        return None if column is None else [column[number] for number in chosen]
-
-    return new._replace(
-        ids=those(new.ids), parameters=those(new.parameters), priorities=those(new.priorities), etas=those(new.etas),
-        keys=those(new.keys),
-    )
 
 
 def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack
 
-from blueque import limits
+from blueque import limits, protocol
 from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
+from blueque.runs import KeyedRun
+from blueque.staging import Staging
 from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep
-from blueque.values import require_time, require_whole
+from blueque.values import require_run_name, require_time, require_whole
 
 MAX_BATCH = 10_000
+MAX_SHARDS = 1024
 
 Options = dict[str, str | int | float]
 
@@ -30,12 +35,9 @@ class Count(int):
         return made
 
 
-class Choices(TypedDict, total=False):
-    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for `Queue.enqueue`, of all."""
+class Common(TypedDict, total=False):
+    """What may be said of all tasks of a run, as for `Queue.enqueue`."""
 
-    keys: Column | None
-    keep: float | str
-    priorities: Column | None
     priority: int
     resources: Mapping[str, int | str] | None
     lock: str | tuple[str, int] | None
@@ -45,6 +47,14 @@ class Choices(TypedDict, total=False):
     memory_limit: int | str | None
     grace: float | str | None
     lead: float | str | None
+
+
+class Choices(Common, total=False):
+    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for `Queue.enqueue`, of all."""
+
+    keys: Column | None
+    keep: float | str
+    priorities: Column | None
 
 
 class ManyTasks:
@@ -103,6 +113,49 @@ class ManyTasks:
         """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
         return (made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), **options))
 
+    def open_run(
+        self, name: str, shards: int = 1, keep: float | str = "90d", **options: Unpack[Common]
+    ) -> KeyedRun:
+        """Open a run in which each key makes one task, or open it once more, and return it.
+
+        name: 1 to 200 bytes of text. shards: 1 to 1024, into how many parts its tasks fall, so that so many processes
+        can put at once; fixed when it is opened first. keep: how long it is known after it was closed, in seconds or as
+        "90d"; a replay changes nothing so long. options: those of `enqueue`, for all tasks.
+        Raises WrongRun when there is another run under that name. Source: docs/protocol.md, "open_run".
+        """
+        count = require_whole(shards, "shards", 1, MAX_SHARDS)
+        record = protocol.open_run(
+            self._redis, self.name, require_run_name(name), "keyed", count, require_keep(keep), time.time()
+        )
+        return KeyedRun(self._redis, record, self._max_bytes, self._all(**options))
+
+    def open_staging(
+        self, name: str | None = None, keep: float | str = "90d", stream: bool = False, **options: Unpack[Common]
+    ) -> Staging:
+        """Open a run of which the tasks come all at once or not at all, or open it once more, and return it.
+
+        name: as for `open_run`; a random one if left out. keep: how long it is known after it was committed.
+        stream: it has batches, of which each comes all at once, and once; a stream needs a name, and is kept for ever.
+        Raises WrongRun when there is another run under that name. Source: docs/protocol.md, "open_run".
+        """
+        if stream and name is None:
+            raise InvalidInput("a stream needs a name, the same for all of its batches")
+        run = str(uuid.uuid4()) if name is None else require_run_name(name)
+        kind = "stream" if stream else "staged"
+        record = protocol.open_run(self._redis, self.name, run, kind, None, require_keep(keep), time.time())
+        return Staging(self._redis, record, self._max_bytes, self._all(**options))
+
+    def _all(
+        self,
+        *,
+        priority: int = 0,
+        resources: Mapping[str, int | str] | None = None,
+        lock: str | tuple[str, int] | None = None,
+        retry: Retry | Literal[False] | None = None,
+        **its_limits: Any,
+    ) -> Options:
+        return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
+
     def _batches(
         self,
         iterable: Iterable[Any],
@@ -112,16 +165,11 @@ class ManyTasks:
         keys: Column | None = None,
         keep: float | str = DEFAULT_KEEP,
         priorities: Column | None = None,
-        priority: int = 0,
-        resources: Mapping[str, int | str] | None = None,
-        lock: str | tuple[str, int] | None = None,
-        retry: Retry | Literal[False] | None = None,
-        **its_limits: Any,
+        **options: Unpack[Common],
     ) -> Batches:
-        options = self._options(retry, limits.fields(**its_limits), priority, resources, lock)
         plan = Plan(
-            self.name, self._max_bytes, options, require_whole(batch, "batch", 1, MAX_BATCH), keys, priorities, etas,
-            require_keep(keep),
+            self.name, self._max_bytes, self._all(**options), require_whole(batch, "batch", 1, MAX_BATCH), keys,
+            priorities, etas, require_keep(keep),
         )
         return Batches(self._redis, plan, iterable)
 

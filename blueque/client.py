@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from blueque import protocol, settings
+from blueque import protocol, run_record, settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.config import Config
@@ -30,7 +30,7 @@ from blueque.selection import Select, require_select
 from blueque.snapshots import Slice, Snapshot, require_keep, require_queues, require_statuses
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
-from blueque.values import require_queue_name
+from blueque.values import require_queue_name, require_run_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -110,6 +110,17 @@ class Client:
     def get_listener_group(self, queue_names: Sequence[str], select: Select | None = None) -> ListenerGroup:
         """Return a listener of any number of queues."""
         return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
+
+    def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
+        """Return what is known of a run of a queue, by the names in docs/protocol.md, "Runs"; None: nothing is.
+
+        staged, unpublished: how many chunks are undecided, and decided but not yet in line.
+        """
+        return run_record.load(self._redis, require_queue_name(queue_name), require_run_name(name))
+
+    def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
+        """Return the same of all runs of a queue, the oldest first."""
+        return run_record.load_all(self._redis, require_queue_name(queue_name))
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""

@@ -8,6 +8,8 @@
     |   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
     |   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
     |   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
+    |   |-- WrongRun                    the run is of another kind, or shares its keys with one of another queue
+    |   |-- OldBatch                    the stream has committed a later batch; a new checkpoint needs a new name
     |   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the line
     |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
@@ -17,6 +19,7 @@
     |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
     |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
     |-- BatchFailed                     one batch of many tasks failed; it says which, and what is certain
+    |-- RunDropped                      somebody dropped the run, or what was staged; nothing of it comes; run it again
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
     |-- SnapshotGone                    the snapshot has expired while it was read; take another, keep it longer
@@ -90,6 +93,28 @@ class NotWaiting(InvalidInput):
         where = "being taken by a listener" if status == "pending" else status or "unknown"
         super().__init__(f"task {task_id} does not wait in line: it is {where}")
         self.task_id, self.status = task_id, status
+
+
+class WrongRun(InvalidInput):
+    """The record of the run is of something else. Nothing was written."""
+
+    def __init__(self, run: str, queue: str, why: str) -> None:
+        super().__init__(f"run {run!r} of queue {queue!r}: {why}")
+        self.run, self.queue, self.why = run, queue, why
+
+
+class OldBatch(InvalidInput):
+    """The stream has committed a later batch than this one. Nothing was written.
+
+    last: the batch that it has committed last.
+    """
+
+    def __init__(self, run: str, queue: str, batch: int, last: int) -> None:
+        super().__init__(
+            f"stream {run!r} of queue {queue!r} has committed batch {last}, so batch {batch} is too late; "
+            "a query with a new checkpoint needs a new name"
+        )
+        self.run, self.queue, self.batch, self.last = run, queue, batch, last
 
 
 class NotFree(BluequeError):
@@ -170,6 +195,20 @@ class BatchFailed(BluequeError):
         super().__init__(f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}")
         self.batch, self.position, self.done = batch, position, position
         self.ids, self.is_unknown = ids, is_unknown
+
+
+class RunDropped(BluequeError):
+    """The run has no record any more, or chunks that were staged for it are gone. Nothing was written.
+
+    chunks: how many are gone; 0: the record is.
+    """
+
+    def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
+        what = "it has no record: it was dropped, or never opened" if not chunks else (
+            f"{chunks} of the chunks that were staged for it are gone: somebody discarded them"
+        )
+        super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
+        self.run, self.queue, self.chunks = run, queue, chunks
 
 
 class RedisRefused(BluequeError):

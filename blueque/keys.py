@@ -102,6 +102,30 @@ def orders(queue: str, node: str) -> str:              # zset: at most the membe
     return f"blueque_orders_{queue}_{node}"
 
 
+def run(queue: str, name: str) -> str:                 # hash: the record of a run: how many tasks made once, or a stream
+    return f"blueque_run_{name}_{queue}"
+
+
+def runs(queue: str) -> str:                           # zset: names of the runs, scored by when they were opened
+    return f"blueque_runs_{queue}"
+
+
+def ledger(queue: str, run_name: str, shard: int) -> str:  # set: ids of the tasks of a keyed run, 16 bytes each; its fence
+    return f"blueque_ledger_{shard}_{run_name}_{queue}"
+
+
+def staging(queue: str, run_name: str) -> str:         # zset: names of staged chunks, scored by when they were staged
+    return f"blueque_staging_{run_name}_{queue}"
+
+
+def staged(chunk: str) -> str:                         # list: when it was staged, then a task each: id, line, eta
+    return f"blueque_staged_{chunk}"
+
+
+def manifest(queue: str, run_name: str) -> str:        # list: names of the chunks that are to be published, in order
+    return f"blueque_manifest_{run_name}_{queue}"
+
+
 def started_member(node: str, pid: int | str, task_id: str) -> str:
     return f"{node} {pid} {task_id}"
 

@@ -27,6 +27,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "key": str,
     "keep": int,
     "enqueued_by": str,
+    "run": str,
     "result": str,
     "result_encoding": str,
     "error": str,

@@ -10,7 +10,7 @@ from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
 
-MAX_QUEUE_NAME = 200                                   # bytes
+MAX_NAME = 200                                         # bytes, of a queue or a run
 LAST_SECOND = 253402300799.0                           # of the year 9999
 CENTURY = 36525 * 86400.0                              # seconds; nothing that is meant takes longer
 
@@ -93,16 +93,12 @@ def printable(value: object, limit: int) -> str:
 
 def require_queue_name(name: object) -> str:
     """Return the name if a queue may have it."""
-    if not isinstance(name, str):
-        raise InvalidType(f"a queue name is a str, not {type(name).__name__}")
-    if not name:
-        raise InvalidInput("a queue name cannot be empty")
-    if "\0" in name:
-        raise InvalidInput(f"the queue name {name!r} holds a NUL character")
-    size = len(_to_utf8(name, "the queue name"))
-    if size > MAX_QUEUE_NAME:
-        raise InvalidInput(f"the queue name {name[:20]!r}... takes {size} bytes; the limit is {MAX_QUEUE_NAME}")
-    return name
+    return _require_name(name, "queue")
+
+
+def require_run_name(name: object) -> str:
+    """Return the name if a run may have it."""
+    return _require_name(name, "run")
 
 
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
@@ -134,6 +130,19 @@ def require_time(eta: object) -> float:
     if not -LAST_SECOND <= eta <= LAST_SECOND:         # NaN is neither
         raise InvalidInput(f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?")
     return float(eta)
+
+
+def _require_name(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(f"a {what} name is a str, not {type(name).__name__}")
+    if not name:
+        raise InvalidInput(f"a {what} name cannot be empty")
+    if "\0" in name:
+        raise InvalidInput(f"the {what} name {name!r} holds a NUL character")
+    size = len(_to_utf8(name, f"the {what} name"))
+    if size > MAX_NAME:
+        raise InvalidInput(f"the {what} name {name[:20]!r}... takes {size} bytes; the limit is {MAX_NAME}")
+    return name
 
 
 def _require_text_keys(value: Any, what: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from blueque import keys, protocol
+from blueque import keys, protocol, run_record
 from blueque.connection import Redis
 from blueque.embedded import Server
 from blueque.errors import (
@@ -34,11 +34,16 @@ from blueque.errors import (
     NotOwner,
     NotRegistered,
     NotWaiting,
+    OldBatch,
+    RunDropped,
     WrongQueue,
+    WrongRun,
 )
 from blueque.places import STATUSES, Place
 from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.runs import RunBatch
 from blueque.protocol.several import Pulse
+from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.resources import Pool
 from blueque.retry import Retry
@@ -97,9 +102,10 @@ def fill(words: Sequence[str], values: Values) -> Command:
     filled: Command = []
     for word in words:
         if word.endswith("..."):
-            names = re.findall(r"\[(\w+)\]", word)
+            # One for each value of those that are lists; what is no list is the same in all of them.
+            names = [name for name in re.findall(r"\[(\w+)\]", word) if isinstance(values[name], list)]
             rows = zip(*[values[name] for name in names], strict=True)
-            filled += [substitute(word[:-3], dict(zip(names, row, strict=True))) for row in rows]
+            filled += [substitute(word[:-3], {**values, **dict(zip(names, row, strict=True))}) for row in rows]
         else:
             filled.append(substitute(word, values))
     return filled
@@ -280,6 +286,10 @@ def in_default_line(*tasks: str) -> Values:
     return {"LINE": [keys.pending(Q)], "JOINING": [list(tasks)]}
 
 
+def octets(*tasks: str) -> list[str]:
+    return [uuid.UUID(task).bytes.decode("utf-8", "surrogateescape") for task in tasks]
+
+
 IN_NO_LINE = {"LINE": [], "JOINING": [], "NAME": [], "PRIORITY": [], "LOCKED": [], "LOCK": []}
 IN_THREE_LINES = {
     "LINE": [keys.line(Q, "0,lock:a%20b=2"), keys.line(Q, "9,lock:a%20b=2"), keys.line(Q, "-3,lock:a%20b=2")],
@@ -315,8 +325,41 @@ KEYED = {
     **MANY, "TEXTS": ["p"] * 3, "PARAMETERS": "p", "NEW": ["t1", "t2", "t3"], "KEY": ["a", "ä\n%", "c"], "KEEP": 60,
     "MARK": "m",
 }
-KEPT = {"keys": KEYED["KEY"], "keep": 60, "mark": "m"}
+KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
 LATER_MANY = {**KEYED, **IN_NO_LINE, "PAST": [], "ETA": [20.5, 100.0, 30.0], "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"]}
+RUN, RUN_KEYS = 'à "night"_1', [b"k1", b"k2", b"k3"]
+ONE, TWO, THREE = (f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80"))
+KEYED_RUN = {
+    **MANY, "PARAMETERS": "p", "RUN": RUN, "TASK": [ONE, TWO, THREE], "NEW": [ONE, TWO, THREE], "KEY": ["k1", "k2", "k3"],
+    "LATER": [], "ITS_KEY": [], "ETA": [], "TIMES": [], "ETAS": None, "SHARD": [0, 1],
+    "LISTED": [octets(ONE, THREE), octets(TWO)], "ITS_SHARD": [0, 1], "ENTERED": [octets(ONE, THREE), octets(TWO)],
+    "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE], **in_default_line(ONE, TWO, THREE),
+}
+KEYED_LATER = {
+    "LATER": [ONE, TWO], "ITS_KEY": ["k1", "k2"], "ETA": [20.5, 30.0], "TIMES": [20.5, ONE, 30.0, TWO],
+    "ETAS": [20.5, 30.0, None], "NEW": [THREE], "KEY": ["k3"],
+}
+ALL_LATER = {
+    "LATER": [ONE, TWO, THREE], "ITS_KEY": ["k1", "k2", "k3"], "ETA": [20.5, 30.0, 40.0],
+    "TIMES": [20.5, ONE, 30.0, TWO, 40.0, THREE], "ETAS": [20.5, 30.0, 40.0], "NEW": [], "KEY": [],
+}
+ONLY_THREE = {
+    "NEW": [THREE], "KEY": ["k3"], "ITS_SHARD": [0], "ENTERED": [octets(THREE)], "ENTRIES": [9.25, THREE],
+    **in_default_line(THREE),
+}
+OPEN = {**TASK, "RUN": RUN, "KIND": "staged", "KEEP": 60, "SHARDS": []}
+CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m"}
+STAGE = {
+    **NEW, "RUN": RUN, "CHUNK": "c1", "PARAMETERS": "p", "NEW": ["t1", "t2"], "LATER": [], "ETA": [],
+    "CONTENT": ["t1", "t2"],
+}
+COMMIT = {**OPEN, "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
+PUBLISH = {
+    **OPEN, **IN_NO_LINE, "CHUNK": "c1", "COUNT": 2, "TIMES": [], "ENTRIES": [9.25, "t1", 9.25, "t2"],
+    **in_default_line("t1", "t2"),
+}
+FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
+DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
 DUE = {
     **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [],
 }
@@ -404,6 +447,53 @@ def enqueue_many(values: Values, **columns: Any) -> Given:
 
 def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
     return lambda redis: protocol.schedule_many(redis, many(values, etas=etas))
+
+
+def run_batch(values: Values) -> RunBatch:
+    """Return the sample's tasks as a batch of a keyed run of three shards."""
+    tasks = NewTasks([task.encode() for task in values["TASK"]], [(b"p", False)] * 3, None, values["ETAS"], RUN_KEYS)
+    return RunBatch(Q, RUN, 3, tasks, 9.25, values.get("GIVEN"))
+
+
+def enqueue_run(values: Values) -> Given:
+    return lambda redis: protocol.enqueue_run(redis, run_batch(values))
+
+
+def opened(kind: str = "keyed", shards: int | None = None, queue: str = Q, run: str = RUN) -> Given:
+    return lambda redis: protocol.open_run(redis, queue, run, kind, shards, 60, 9.25)
+
+
+def close_run(mark: str = "m") -> Given:
+    return lambda redis: protocol.close_run(redis, Q, RUN, 3, 7, mark, 9.25)
+
+
+def staged(chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any) -> Given:
+    new = NewTasks([task.encode() for task in tasks or ("t1", "t2")], [(b"p", False)] * len(tasks or "12"), None, etas)
+    return lambda redis: protocol.stage(redis, Chunk(Q, RUN, chunk, new, 9.25, options))
+
+
+def commit_run(*chunks: str, batch: int | None = None, mark: str = "m") -> Given:
+    return lambda redis: protocol.commit_run(redis, Q, RUN, chunks, batch, mark, 9.25)
+
+
+def finish_run(redis: Redis) -> None:
+    protocol.finish_run(redis, Q, RUN, 9.25)
+
+
+def publish(chunk: str = "c1") -> Given:
+    return lambda redis: protocol.publish(redis, Q, RUN, chunk)
+
+
+def discard(redis: Redis) -> None:
+    protocol.discard(redis, Q, RUN, "c1")
+
+
+def drop_run(redis: Redis) -> None:
+    protocol.drop_run(redis, Q, RUN)
+
+
+def prune_runs(redis: Redis) -> None:
+    protocol.prune_runs(redis, Q)
 
 
 def joining(*tasks: str) -> Values:
@@ -690,6 +780,10 @@ IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = "it is dead and a member", "it is re
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
+A_NEW, A_LATER, CHUNKS = "there is a [NEW]", "there is a [LATER]", "there are chunks"
+IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "it is no stream"
+LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
+
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
@@ -727,6 +821,103 @@ SAMPLES = [
            [PAST]),
     Sample("schedule_many", "again", enqueued("t1"), schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY,
            until="MULTI"),
+    Sample("open_run", "staged", nothing, opened("staged"), OPEN),
+    Sample("open_run", "keyed", nothing, opened("keyed", 3), {**OPEN, "KIND": "keyed", "SHARDS": ["shards", 3]}),
+    Sample("open_run", "again", opened("staged"), opened("staged"), OPEN, until="MULTI"),
+    Sample("open_run", "of another kind", opened("staged"), opened("stream"), OPEN, until="MULTI", refuses=WrongRun),
+    Sample("open_run", "of another queue", opened("staged", run=f"{RUN}_x", queue="y"),
+           opened("staged", run=RUN, queue="x_y"), {**OPEN, "QUEUE": "x_y"}, until="MULTI", refuses=WrongRun),
+    Sample("enqueue_run", "all new", opened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, [A_NEW]),
+    Sample("enqueue_run", "in a line with a lock", opened("keyed", 3), enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
+           {**KEYED_RUN, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]], "PRIORITY": [0],
+            "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [A_NEW]),
+    Sample("enqueue_run", "two for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **KEYED_LATER}),
+           {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)}, [A_NEW, A_LATER]),
+    Sample("enqueue_run", "all for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **ALL_LATER}),
+           {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE}, [A_LATER]),
+    Sample("enqueue_run", "some in the ledger, and deleted",
+           given(opened("keyed", 3), enqueue_run(KEYED_RUN), raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
+                 raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes)),
+           enqueue_run(KEYED_RUN), {**KEYED_RUN, **ONLY_THREE}, [A_NEW]),
+    Sample("enqueue_run", "again", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), enqueue_run(KEYED_RUN), KEYED_RUN,
+           until="MULTI"),
+    Sample("enqueue_run", "committed", given(opened("keyed", 3), close_run()), enqueue_run(KEYED_RUN), KEYED_RUN,
+           until="MULTI"),
+    Sample("enqueue_run", "dropped", nothing, enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI", refuses=RunDropped),
+    Sample("enqueue_run", "of another kind", opened("staged"), enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI",
+           refuses=WrongRun),
+    *[
+        Sample("enqueue_run", f"some exist: {case}", given(opened("keyed", 3), *there), enqueue_run({**KEYED_RUN, **values}),
+               {**KEYED_RUN, **values, **more}, holds, block=1)
+        for case, there, values, more, holds in [
+            ("one", [raw("HSET", keys.task(ONE), "queue", Q)], {},
+             {"NEW": [TWO, THREE], "KEY": ["k2", "k3"], "ENTRIES": [9.25, TWO, 9.25, THREE], **in_default_line(TWO, THREE)},
+             [ANY_MADE, A_NEW]),
+            ("all", [raw("HSET", keys.task(task), "queue", Q) for task in (ONE, TWO, THREE)], {},
+             {"NEW": [], "KEY": [], "ENTRIES": [], **IN_NO_LINE}, []),
+            ("for later", [raw("HSET", keys.task(ONE), "queue", Q)], ALL_LATER,
+             {"LATER": [TWO, THREE], "ITS_KEY": ["k2", "k3"], "ETA": [30.0, 40.0], "TIMES": [30.0, TWO, 40.0, THREE],
+              "ENTRIES": [9.25, TWO, 9.25, THREE], **IN_NO_LINE}, [ANY_MADE, A_LATER]),
+        ]
+    ],
+    Sample("close_run", "as usual", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
+    Sample("close_run", "again", given(opened("keyed", 3), close_run()), close_run("n"), CLOSE, until="MULTI"),
+    Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
+    Sample("stage", "as usual", opened("staged"), staged(), STAGE),
+    Sample("stage", "for a stream that is being published", given(opened("stream"), commit_run(batch=0)), staged(), STAGE),
+    Sample("stage", "for later, with a priority", opened("staged"), staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
+           {**STAGE, "OPTIONS": ["priority", 5], "LATER": ["t1"], "NEW": ["t2"], "ETA": [20.5],
+            "CONTENT": ["t1 5 20.5", "t2 5"]}),
+    Sample("stage", "again", given(opened("staged"), staged()), staged(), STAGE, until="MULTI"),
+    Sample("stage", "decided", given(opened("staged"), commit_run()), staged(), STAGE, until="MULTI"),
+    Sample("stage", "dropped", nothing, staged(), STAGE, until="MULTI", refuses=RunDropped),
+    Sample("stage", "of another kind", opened("keyed", 3), staged(), STAGE, until="MULTI", refuses=WrongRun),
+    Sample("commit_run", "as usual", given(opened("staged"), staged("c1"), staged("c2")), commit_run("c1", "c2"), COMMIT,
+           [CHUNKS]),
+    Sample("commit_run", "nothing", opened("staged"), commit_run(), {**COMMIT, "CHUNKS": []}),
+    Sample("commit_run", "a batch", given(opened("stream"), staged("c1"), staged("c2")), commit_run("c1", "c2", batch=4),
+           {**COMMIT, "BATCH": ["batch", 4]}, [CHUNKS]),
+    Sample("commit_run", "again", given(opened("staged"), staged("c1"), commit_run("c1")), commit_run("c1"), COMMIT,
+           until="MULTI"),
+    Sample("commit_run", "the same batch", given(opened("stream"), commit_run(batch=4), finish_run),
+           commit_run("c1", batch=4), COMMIT, until="MULTI"),
+    Sample("commit_run", "the batch before is not finished", given(opened("stream"), commit_run(batch=3), staged("c1")),
+           commit_run("c1", batch=4), COMMIT, until="MULTI"),
+    Sample("commit_run", "an older batch", given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
+           commit_run("c1", batch=4), COMMIT, until="MULTI", refuses=OldBatch),
+    Sample("commit_run", "discarded", given(opened("staged"), staged("c1"), discard), commit_run("c1"), COMMIT,
+           until="MULTI", refuses=RunDropped),
+    Sample("publish", "as usual", given(opened("staged"), staged("c1"), commit_run("c1")), publish(), PUBLISH, [IN_A_LINE]),
+    Sample("publish", "in a line with a lock", given(opened("staged"), staged("c1", **IS_SHARED), commit_run("c1")),
+           publish(), {**PUBLISH, "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]], "PRIORITY": [0],
+                       "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [IN_A_LINE]),
+    Sample("publish", "for later",
+           given(opened("staged"), staged("c1", "t1", "t2", etas=[20.5, 9.5], priority=5), commit_run("c1")), publish(),
+           {**PUBLISH, **IN_NO_LINE, "TIMES": [20.5, "t1", 9.5, "t2"]}, [WITH_TIMES]),
+    Sample("publish", "again", given(opened("staged"), staged("c1"), commit_run("c1"), publish()), publish(), PUBLISH,
+           until="MULTI"),
+    Sample("finish_run", "as usual", given(opened("staged"), staged("c1"), commit_run("c1"), publish()), finish_run, FINISH,
+           [NO_STREAM]),
+    Sample("finish_run", "a batch", given(opened("stream"), commit_run(batch=4)), finish_run,
+           {**FINISH, "STATE": "open", "COUNT": 0}),
+    Sample("finish_run", "again", given(opened("staged"), commit_run(), finish_run), finish_run, FINISH, until="MULTI"),
+    Sample("finish_run", "not published", given(opened("staged"), staged("c1"), commit_run("c1")), finish_run, FINISH,
+           until="MULTI"),
+    Sample("discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]),
+    Sample("discard", "its list is gone", given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))), discard,
+           DISCARD),
+    Sample("discard", "again", nothing, discard, DISCARD, until="MULTI"),
+    Sample("discard", "decided", given(opened("staged"), staged("c1"), commit_run("c1")), discard, DISCARD, until="MULTI"),
+    Sample("drop_run", "staged", opened("staged"), drop_run, OPEN),
+    Sample("drop_run", "keyed", opened("keyed", 3), drop_run, {**OPEN, "SHARD": [0, 1, 2]}, [IS_KEYED]),
+    Sample("drop_run", "again", nothing, drop_run, OPEN, until="MULTI"),
+    Sample("drop_run", "something is staged", given(opened("staged"), staged("c1")), drop_run, OPEN, until="MULTI"),
+    Sample("drop_run", "not finished", given(opened("staged"), commit_run()), drop_run, OPEN, until="MULTI",
+           refuses=WrongRun),
+    Sample("prune_runs", "as usual", raw("ZADD", keys.runs(Q), 1, RUN), prune_runs,
+           {**OPEN, "SOME": [RUN], "GONE": [RUN]}),
+    Sample("prune_runs", "again", opened(), prune_runs, {**OPEN, "SOME": [RUN]}, until="MULTI"),
+    Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
            {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1")}, [MOVED]),
@@ -1152,8 +1343,8 @@ def look(name: str) -> str:
 # The tests
 
 WRITES = {
-    "BZPOPMIN", "COPY", "DEL", "HDEL", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SREM", "UNLINK",
-    "ZADD", "ZINCRBY", "ZREM",
+    "BZPOPMIN", "COPY", "DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET",
+    "SREM", "UNLINK", "ZADD", "ZINCRBY", "ZREM",
 }
 
 
@@ -1240,6 +1431,10 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
 
 def test_the_fields_of_a_task_are_those_in_the_table():
     assert first_column(chapter("Task")) == list(FIELDS)
+
+
+def test_the_fields_of_the_record_of_a_run_are_those_in_the_table():
+    assert first_column(chapter("Runs")) == list(run_record.FIELDS)
 
 
 def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():

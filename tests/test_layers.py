@@ -31,11 +31,11 @@ LAYERS = {
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "snapshots", "tables",
+        "run_record", "snapshots", "tables",
     ],
     "objects": [
-        "bulk", "batches", "client", "queue", "listener", "listener_group", "listeners", "freeing", "forwarding",
-        "processor", "recovery", "recoveries", "retention", "doctor",
+        "bulk", "batches", "rows", "runs", "staging", "client", "queue", "listener", "listener_group", "listeners",
+        "freeing", "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

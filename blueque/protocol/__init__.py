@@ -1,6 +1,7 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
-submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, membership.py the life of a
+submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and staging.py so that
+it is done once or as a whole, membership.py the life of a
 listener, several.py that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt,
 waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
 what an audit finds to do, freezing.py is for those who read many tasks; transaction.py is the executor they all go through.
@@ -13,7 +14,9 @@ from blueque.protocol.membership import beat, claim, deregister, fence, forget, 
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
 from blueque.protocol.run import complete, confirm_cancel, fail, progress, release, retry, start
+from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
 from blueque.protocol.several import beat_all, observe_all
+from blueque.protocol.staging import commit_run, discard, finish_run, publish, stage
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 from blueque.protocol.take import pop, reserve, wait, wake
 from blueque.protocol.waiting import (
@@ -36,17 +39,23 @@ __all__ = [
     "call",
     "cancel",
     "claim",
+    "close_run",
+    "commit_run",
     "complete",
     "confirm_cancel",
     "delete",
     "deregister",
+    "discard",
     "drop_hint",
     "drop_line",
+    "drop_run",
     "enqueue",
     "enqueue_due",
     "enqueue_many",
+    "enqueue_run",
     "fail",
     "fence",
+    "finish_run",
     "forget",
     "free",
     "freeze",
@@ -56,10 +65,13 @@ __all__ = [
     "note_line",
     "observe",
     "observe_all",
+    "open_run",
     "order",
     "pause",
     "pop",
     "progress",
+    "prune_runs",
+    "publish",
     "put_back",
     "put_first",
     "realign",
@@ -77,6 +89,7 @@ __all__ = [
     "schedule_many",
     "set_max_concurrency",
     "set_priority",
+    "stage",
     "start",
     "strike",
     "thaw",

@@ -27,17 +27,34 @@ class NewTasks(NamedTuple):
 
     ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
     priorities: those of the options if left out. etas: when each is due; None: it is put in line.
-    keys: if they have some, with what has to be known besides: how many seconds each counts when its task is deleted, and
-    a random mark of this batch.
+    keys: in UTF-8, if they have some, with what has to be known besides: how many seconds each counts when its task is
+    deleted, and a random mark of this batch; without a mark, as in a run, nothing has.
     """
 
     ids: Sequence[bytes]
     parameters: Sequence[tuple[bytes, bool]]
     priorities: Sequence[int] | None = None
     etas: Sequence[float | None] | None = None
-    keys: Sequence[str] | None = None
+    keys: Sequence[bytes] | None = None
     keep: int = 0
     mark: str = ""
+
+    def once(self) -> NewTasks:
+        """Return the same with each id once: the first of each."""
+        if len(set(self.ids)) == len(self.ids):
+            return self
+        first: dict[bytes, int] = {}
+        for number, task in enumerate(self.ids):
+            first.setdefault(task, number)
+        chosen = list(first.values())
+
+        def those(column: Sequence[Any] | None) -> Any:
+            return None if column is None else [column[number] for number in chosen]
+
+        return self._replace(
+            ids=those(self.ids), parameters=those(self.parameters), priorities=those(self.priorities),
+            etas=those(self.etas), keys=those(self.keys),
+        )
 
 
 class Batch:
@@ -48,7 +65,7 @@ class Batch:
         self._now = str(now).encode()
         self._needs = str((options or {}).get("needs", ""))
         self._priority = int((options or {}).get("priority", 0))
-        self._hashes = _hashes(queue, tasks, now, options)
+        self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
 
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
@@ -135,11 +152,11 @@ def _make(
     return [True] * count
 
 
-def _hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:
+def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:
     """Return the HSET of each task in Redis' wire format."""
     templates: dict[tuple[bool, bool, int | None], bytes] = {}
     width = len(tasks.ids[0])
-    hashes: list[bytes] = []
+    packed: list[bytes] = []
 
     def template(is_json: bool, is_later: bool, priority: int | None) -> bytes:
         made = _template(queue, tasks, now, options, width, is_json, is_later, priority)
@@ -152,18 +169,24 @@ def _hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[b
             (as_json if is_json else as_text) % (task, len(text), text)
             for task, (text, is_json) in zip(tasks.ids, tasks.parameters, strict=True)
         ]
+    if tasks.priorities is None and tasks.etas is None and tasks.keys is not None:
+        as_text, as_json = template(False, False, None), template(True, False, None)
+        return [
+            (as_json if is_json else as_text) % (task, len(text), text, len(key), key)
+            for task, (text, is_json), key in zip(tasks.ids, tasks.parameters, tasks.keys, strict=True)
+        ]
     for number, (task, (text, is_json)) in enumerate(zip(tasks.ids, tasks.parameters, strict=True)):
         values: list[bytes | int] = [task, len(text), text]
         if tasks.keys is not None:
-            key = tasks.keys[number].encode()
+            key = tasks.keys[number]
             values += [len(key), key]
         eta = tasks.etas[number] if tasks.etas is not None else None
         if eta is not None:
             at = str(eta).encode()
             values += [len(at), at]
         kind = is_json, eta is not None, tasks.priorities[number] if tasks.priorities is not None else None
-        hashes.append((templates.get(kind) or template(*kind)) % tuple(values))
-    return hashes
+        packed.append((templates.get(kind) or template(*kind)) % tuple(values))
+    return packed
 
 
 def _template(
@@ -185,7 +208,9 @@ def _template(
     fields = new_fields(queue, _HOLE, "json" if is_json else None, now, its_options)
     words = ["HSET", "status", "scheduled" if is_later else "pending", *fields]
     if tasks.keys is not None:
-        words += ["key", _HOLE, "keep", tasks.keep, "enqueued_by", tasks.mark]
+        words += ["key", _HOLE]
+        if tasks.mark:
+            words += ["keep", tasks.keep, "enqueued_by", tasks.mark]
     if is_later:
         words += ["eta", _HOLE]
     packed = [b"$%d\r\n%b\r\n" if word is _HOLE else _word(word) for word in words]

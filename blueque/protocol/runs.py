@@ -1,0 +1,226 @@
+"""Runs, which make each of their tasks once, however often they are tried.
+
+open_run, enqueue_run, close_run, drop_run, prune_runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from blueque import keys
+from blueque.connection import Command, Look, Redis, as_hash, pack
+from blueque.errors import RunDropped, WrongRun
+from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.submit import Options
+from blueque.protocol.transaction import Answer, Change, transact
+from blueque.run_record import Record, parse, require_same
+from blueque.task_id import octets_of, shard_of
+
+IDENTITY = ("run", "queue", "kind", "state")
+
+_SOME_EXIST = object()
+
+
+class RunBatch(Batch):
+    """New tasks of a keyed run, packed for one transaction. Each id is there once."""
+
+    def __init__(self, queue: str, run: str, shards: int, tasks: NewTasks, now: float, options: Options) -> None:
+        self.run = run
+        octets = octets_of(tasks.ids)
+        self._octets = octets
+        self._shards: dict[int, Sequence[int]] = {0: range(len(octets))}
+        if shards > 1:
+            self._shards = {}
+            for number, task in enumerate(tasks.ids):
+                self._shards.setdefault(shard_of(task, shards), []).append(number)  # type: ignore[attr-defined]
+        super().__init__(queue, tasks, now, {**(options or {}), "run": run})
+        self.commands += self._entered(range(len(octets)))
+        self._names = [keys.task(task.decode()) for task in tasks.ids]
+        record, ledgers = keys.run(queue, run), [self._ledger(shard) for shard in self._shards]
+        self._watch = (record, *ledgers)
+        self._reads: list[Command] = [
+            ("HMGET", record, *IDENTITY),
+        ]
+        for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
+            self._reads.append(("SMISMEMBER", ledger, *[octets[number] for number in numbers]))
+        self.look = Look(self._watch, [*self._reads, ("EXISTS", *self._names)])
+
+    def look_at_each(self) -> Look:
+        """For when some of the tasks are there already, and are not in the ledger: which?"""
+        return Look(self._watch, [*self._reads, *[("EXISTS", name) for name in self._names]])
+
+    def are_listed(self, replies: Sequence[Sequence[int]]) -> list[int]:
+        """Return for each task whether it is in its ledger, from what SMISMEMBER has answered."""
+        if len(replies) == 1:
+            return list(replies[0])
+        listed = [0] * len(self._octets)
+        for numbers, answers in zip(self._shards.values(), replies, strict=True):
+            for number, answer in zip(numbers, answers, strict=True):
+                listed[number] = answer
+        return listed
+
+    def commands_to_make(self, new: Sequence[int], unlisted: Sequence[int]) -> list[Command]:
+        """Return the commands that make some of the tasks, and enter some in their ledgers."""
+        if len(new) == len(self._octets):
+            return self.commands
+        return [*(self.commands_for(new) if new else ()), *self._entered(unlisted)]
+
+    def _entered(self, chosen: Sequence[int]) -> list[Command]:
+        its = set(chosen)
+        some = {shard: [self._octets[number] for number in numbers if number in its]
+                for shard, numbers in self._shards.items()}
+        return [pack(("SADD", self._ledger(shard), *octets)) for shard, octets in some.items() if octets]
+
+    def _ledger(self, shard: int) -> str:
+        return keys.ledger(self.queue, self.run, shard)
+
+
+def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, keep: int, now: float) -> Record:
+    """Make the record of a run if there is none, and return it as it is.
+
+    kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see close_run, finish_run.
+    """
+    key = keys.run(queue, run)
+    made: Record = {"run": run, "queue": queue, "kind": kind, "state": "open", "keep": keep, "created": now}
+    if shards is not None:
+        made["shards"] = shards
+
+    def decide(reply: Sequence[str]) -> Answer | Change:
+        if reply:
+            known = as_hash(reply)
+            require_same(known, queue, run, kind)
+            return Answer(parse(known))
+        return Change(
+            [
+                ("HSET", key, *[word for field in made.items() for word in field]),
+                ("ZADD", keys.runs(queue), now, run),
+                ("ZINCRBY", keys.QUEUES, 0, queue),
+            ],
+            made,
+        )
+
+    record: Record = transact(redis, "open_run", Look((key,), [("HGETALL", key)]), decide)
+    return record
+
+
+def enqueue_run(
+    redis: Redis, batch: RunBatch, follower: RunBatch | None = None, meanwhile: Callable[[], object] | None = None
+) -> list[bool]:
+    """Make the tasks of a keyed run that are not in its ledger, and tell which; none if the run is committed.
+
+    follower: the batch that comes next on this connection; its look travels with our EXEC. meanwhile: see transact.
+    """
+    count = len(batch.tasks.ids)
+    tried: set[int] = set()                            # in the EXEC that was sent last
+    perhaps: set[int] = set()                          # in one whose answer was lost
+
+    def decide(identity: Sequence[str | None], *replies: Any) -> Answer | Change:
+        if not is_open(identity, batch.queue, batch.run, "keyed"):
+            return Answer([False] * count)
+        shards = len(batch.look.watch) - 1
+        listed, existing = batch.are_listed(replies[:shards]), replies[shards:]
+        unlisted = [number for number, is_in in enumerate(listed) if not is_in]
+        if not unlisted:
+            return Answer([number in perhaps for number in range(count)])
+        if len(existing) == 1 and existing[0] and count > 1:
+            return Answer(_SOME_EXIST)
+        new = unlisted
+        if any(existing):
+            new = [number for number in unlisted if not existing[number]]
+        tried.clear()
+        tried.update(new)
+        are_new = [False] * count
+        for number in (*new, *perhaps):
+            are_new[number] = True
+        return Change(batch.commands_to_make(new, unlisted), are_new)
+
+    def after_loss(look: Look) -> Callable[[], Look]:
+        def again() -> Look:
+            perhaps.update(tried)
+            return look
+        return again
+
+    ahead = follower.look if follower is not None else None
+    made = transact(
+        redis, "enqueue_run", batch.look, decide, ahead=ahead, again=after_loss(batch.look), meanwhile=meanwhile
+    )
+    if made is _SOME_EXIST:
+        each = batch.look_at_each()
+        made = transact(redis, "enqueue_run", each, decide, ahead=ahead, again=after_loss(each), meanwhile=meanwhile)
+    are_new: list[bool] = made
+    return are_new
+
+
+def close_run(redis: Redis, queue: str, run: str, shards: int, rows: int, mark: str, now: float) -> Record:
+    """Declare that all of a keyed run is there, forget its ledgers, and return its record; `decided_by` says whose doing.
+
+    shards: as in the record. rows: how many there were. mark: a random text, the same for every try.
+    """
+    key = keys.run(queue, run)
+    ledgers = [keys.ledger(queue, run, shard) for shard in range(shards)]
+
+    def decide(reply: Sequence[str], *counts: int) -> Answer | Change:
+        known = as_hash(reply)
+        record = parse(known)
+        if not is_open([known.get(name) for name in IDENTITY], queue, run, "keyed"):
+            return Answer(record)
+        decided: Record = {"state": "committed", "rows": rows, "tasks": sum(counts), "decided_by": mark, "finished": now}
+        return Change(
+            [
+                ("HSET", key, *[word for field in decided.items() for word in field]),
+                ("UNLINK", *ledgers),
+                ("EXPIRE", key, record["keep"]),
+            ],
+            record | decided,
+        )
+
+    look = Look((key, *ledgers), [("HGETALL", key), *[("SCARD", ledger) for ledger in ledgers]])
+    record: Record = transact(redis, "close_run", look, decide)
+    return record
+
+
+def drop_run(redis: Redis, queue: str, run: str) -> bool:
+    """Forget a run, of which nothing is staged. False: there is no such run, or something is staged. Tasks stay as they are.
+
+    Raises WrongRun when it is decided, but not yet published.
+    """
+    key, staging = keys.run(queue, run), keys.staging(queue, run)
+
+    def decide(reply: Sequence[str], staged: int) -> Answer | Change:
+        known = as_hash(reply)
+        if not known or staged:
+            return Answer(False)
+        require_same(known, queue, run, "keyed", "staged", "stream")
+        if known["state"] == "committing":
+            raise WrongRun(run, queue, "it is decided, and has to be finished")
+        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(known.get("shards", 0)))]
+        return Change(
+            [("DEL", key), *([("UNLINK", *ledgers)] if ledgers else []), ("ZREM", keys.runs(queue), run)], True
+        )
+
+    look = Look((key, staging), [("HGETALL", key), ("EXISTS", staging)])
+    return bool(transact(redis, "drop_run", look, decide))
+
+
+def prune_runs(redis: Redis, queue: str) -> int:
+    """Take some runs whose records have expired off the list of runs, and return how many."""
+    (some,) = redis.read(("ZRANDMEMBER", keys.runs(queue), 10))
+    if not some:
+        return 0
+    records = [keys.run(queue, name) for name in some]
+
+    def decide(*exist: int) -> Answer | Change:
+        gone = [name for name, is_there in zip(some, exist, strict=True) if not is_there]
+        return Change([("ZREM", keys.runs(queue), *gone)], len(gone)) if gone else Answer(0)
+
+    return int(transact(redis, "prune_runs", Look(records, [("EXISTS", key) for key in records]), decide))
+
+
+def is_open(identity: Sequence[str | None], queue: str, run: str, *kinds: str) -> bool:
+    """Tell whether the run is open still, by the fields in IDENTITY. Raises RunDropped, WrongRun."""
+    known: Mapping[str, str | None] = dict(zip(IDENTITY, identity, strict=True))
+    if known["run"] is None:
+        raise RunDropped(run, queue)
+    require_same(known, queue, run, *kinds)
+    return known["state"] == "open"

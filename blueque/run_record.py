@@ -1,0 +1,87 @@
+"""Runs as they stand in Redis: their records, what is staged for them, and what is still to be published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+from blueque.errors import WrongRun
+
+# The fields of a record. Type and meaning as in docs/protocol.md, "Runs"; every value is text in Redis.
+FIELDS: dict[str, Callable[[str], Any]] = {
+    "run": str,
+    "queue": str,
+    "kind": str,
+    "state": str,
+    "shards": int,
+    "keep": int,
+    "batch": int,
+    "rows": int,
+    "tasks": int,
+    "decided_by": str,
+    "created": float,
+    "finished": float,
+}
+
+Record = dict[str, Any]
+
+
+def parse(fields: Mapping[str, str]) -> Record:
+    """Return the fields of a record with their types; one that makes no sense is left out."""
+    record: Record = {}
+    for name, read in FIELDS.items():
+        if name in fields:
+            try:
+                record[name] = read(fields[name])
+            except ValueError:
+                continue
+    return record
+
+
+def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds: str) -> None:
+    """Refuse a record that is not of this run. Two names may make the same key: run a_b of queue c, and a of b_c."""
+    if (fields.get("run"), fields.get("queue")) != (run, queue):
+        why = f"run {fields.get('run')!r} of queue {fields.get('queue')!r} has the same key; choose another name"
+        raise WrongRun(run, queue, why)
+    if fields.get("kind") not in kinds:
+        raise WrongRun(run, queue, f"it is a {fields.get('kind')} run, not a {' or '.join(kinds)} one")
+
+
+def load(redis: Redis, queue: str, run: str) -> Record | None:
+    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None: nothing is."""
+    found = _load(redis, queue, [run])
+    return found[0] if found else None
+
+
+def load_all(redis: Redis, queue: str) -> list[Record]:
+    """Return what is known of all runs of a queue, the oldest first."""
+    (names,) = redis.read(("ZRANGE", keys.runs(queue), 0, -1))
+    return _load(redis, queue, names) if names else []
+
+
+def staged_chunks(redis: Redis, queue: str, run: str) -> dict[str, float]:
+    """Return the chunks that are staged for a run and undecided, and when each was staged."""
+    (reply,) = redis.read(("ZRANGE", keys.staging(queue, run), 0, -1, "WITHSCORES"))
+    return {name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
+    """Return the chunks of a run that are decided, and not yet published, in order."""
+    (names,) = redis.read(("LRANGE", keys.manifest(queue, run), 0, -1))
+    return list(names)
+
+
+def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
+    replies = redis.read(*[
+        command for name in names for command in (
+            ("HGETALL", keys.run(queue, name)), ("ZCARD", keys.staging(queue, name)), ("LLEN", keys.manifest(queue, name))
+        )
+    ])
+    records = []
+    for fields, staged, unpublished in zip(replies[::3], replies[1::3], replies[2::3], strict=True):
+        record = parse(as_hash(fields))
+        if record.get("queue") == queue:
+            records.append({**record, "staged": staged, "unpublished": unpublished})
+    return records
