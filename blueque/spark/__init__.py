@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from blueque.errors import NotInstalled
 
 if TYPE_CHECKING:
+    from blueque.spark.reader import read
     from blueque.spark.sessions import session
 
-__all__ = ["session"]
+__all__ = ["read", "session"]
 
-_MODULES = {"session": "sessions"}                     # where each name is; the same as above, for people and mypy
+_MODULES = {"read": "reader", "session": "sessions"}   # where each name is; the same as above, for people and mypy
 
 
 def __getattr__(name: str) -> Any:

@@ -6,12 +6,31 @@ nothing is imported here but what Spark has imported already; the rest is import
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The queues of a Redis, as Spark sees them."""
+    """The queues of a Redis, as Spark sees them: tasks as rows.
+
+    docs/pipelines.md has the options; what becomes of them is in blueque/spark/datasource.py.
+    """
 
     @classmethod
     def name(cls) -> str:
         return "blueque"
+
+    def schema(self) -> StructType:
+        from blueque.spark import datasource
+
+        return datasource.schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from blueque.spark import datasource
+
+        return datasource.reader(schema, self.options)

@@ -1,0 +1,196 @@
+"""Tasks as a DataFrame: what `spark.read.format("blueque")` does, and `read`, which asks for it.
+
+The ids are those of one instant, taken when Spark plans the query. Each partition reads its slice of them in a worker,
+straight from Redis, as record batches of Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from blueque import settings
+from blueque.client import Client
+from blueque.columns import COLUMNS, require_fields
+from blueque.errors import InvalidInput, InvalidType
+from blueque.places import STATUSES
+from blueque.snapshots import Slice, require_keep, require_queues, require_statuses
+from blueque.values import require_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Missing = Literal["drop", "null"]
+
+KEEP = 3600                                            # seconds
+MAX_PARTITIONS = 10_000
+PATIENCE = 30.0                                        # seconds; a worker that gives up loses all that it has read
+TYPES: dict[str, DataType] = {
+    "string": StringType(), "int": IntegerType(), "long": LongType(), "timestamp": TimestampType(),
+}
+
+
+def read(
+    spark: SparkSession,
+    queue: str | Iterable[str],
+    status: str | Iterable[str] = STATUSES,
+    fields: Sequence[str] | None = None,
+    partitions: int | None = None,
+    missing: Missing = "drop",
+    url: str | None = None,
+    keep: float = KEEP,
+) -> DataFrame:
+    """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
+
+    status: one, or several; all if left out. Which tasks these are is settled for all at one instant, when Spark plans the
+    query; what is told of each is read later, so its `status` may be another by then: `listed_as` has that of the instant.
+    fields: names of columns, see blueque.columns; None: all but `other`. Few columns are read much faster.
+    partitions: about how many; None: one for each 50,000 tasks of a status.
+    missing: what becomes of an entry whose task is gone: no row ("drop"), or one with no more than its id ("null").
+    url: as for `blueque.Client`, and for the workers too, wherever they run.
+    keep: for how many seconds Redis holds the ids. A query that reads them later fails with SnapshotGone, in Spark's words;
+    a new DataFrame takes a new snapshot.
+    Raises InvalidInput, InvalidType, before anything is asked of Redis.
+    """
+    wish = Wish(
+        url=settings.redis_url()[0] if url is None else url,
+        queues=tuple(require_queues(queue)),
+        statuses=tuple(require_statuses(status)),
+        fields=require_fields(fields),
+        partitions=None if partitions is None else require_whole(partitions, "partitions", 1, MAX_PARTITIONS),
+        missing=_require_missing(missing),
+        keep=require_keep(keep),
+    )
+    return spark.read.format("blueque").options(**wish.options()).load()
+
+
+def make_schema(options: Mapping[str, str]) -> StructType:
+    """Return the columns that the options of `spark.read.format("blueque")` ask for."""
+    return _schema(parse(options).fields)
+
+
+def make_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
+    """Return what reads the tasks that the options ask for.
+
+    schema: the one above, or a user's own, made of some of the columns. Raises InvalidInput if it is neither.
+    """
+    wish = parse(options)
+    wanted = [(field.name, field.dataType) for field in schema.fields]
+    fields = require_fields([name for name, _ in wanted])
+    for (name, type_), known in zip(wanted, _schema(fields).fields, strict=True):
+        if type_ != known.dataType:
+            raise InvalidInput(f"the column {name!r} is {known.dataType.simpleString()}, not {type_.simpleString()}")
+    return TaskReader(wish, fields)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants to read, every value of it checked."""
+
+    url: str
+    queues: tuple[str, ...]
+    statuses: tuple[str, ...]
+    fields: tuple[str, ...]
+    partitions: int | None
+    missing: Missing
+    keep: int
+
+    def options(self) -> dict[str, str]:
+        """Return it as options, which Spark has as text only: what `parse` understands."""
+        said = {"partitions": str(self.partitions)} if self.partitions is not None else {}
+        return {
+            "url": self.url, "queue": json.dumps(self.queues), "status": ",".join(self.statuses),
+            "fields": ",".join(self.fields), "missing": self.missing, "keep": str(self.keep), **said,
+        }
+
+
+def parse(options: Mapping[str, str]) -> Wish:
+    """Return what the options say. Raises InvalidInput for one that is unknown, is missing or has no such value."""
+    known = ("url", "queue", "status", "fields", "partitions", "missing", "keep")
+    given = {name.lower(): text for name, text in options.items()}
+    for name in given:
+        if name not in known:
+            raise InvalidInput(f"there is no option {name!r} for reading; there are {', '.join(known)}")
+    if not given.get("queue"):
+        raise InvalidInput("the option 'queue' is needed: the name of a queue, or a JSON list of names")
+    partitions = given.get("partitions")
+    return Wish(
+        url=given.get("url") or settings.redis_url()[0],
+        queues=tuple(require_queues(_names(given["queue"]))),
+        statuses=tuple(require_statuses(_words(given["status"]) if "status" in given else STATUSES)),
+        fields=require_fields(_words(given["fields"]) if "fields" in given else None),
+        partitions=(
+            None if partitions is None
+            else require_whole(_number(partitions, "partitions"), "partitions", 1, MAX_PARTITIONS)
+        ),
+        missing=_require_missing(given.get("missing", "drop")),
+        keep=require_keep(_number(given.get("keep", str(KEEP)), "keep")),
+    )
+
+
+class TaskReader(DataSourceReader):
+    """Reads tasks: `partitions` where Spark plans, `read` in the workers."""
+
+    def __init__(self, wish: Wish, fields: Sequence[str]) -> None:
+        self._wish, self._fields = wish, tuple(fields)
+
+    def partitions(self) -> list[InputPartition]:
+        """Take the snapshot, and return a partition for each slice of it."""
+        wish = self._wish
+        client = Client(wish.url, patience=PATIENCE)
+        try:
+            snapshot = client.freeze(wish.queues, wish.statuses, wish.keep)
+        finally:
+            client.close()
+        return [InputPartition(piece) for piece in snapshot.slices(count=wish.partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
+        piece: Slice | None = partition.value
+        if piece is None:                              # Spark's own, in place of none
+            return
+        client = Client(self._wish.url, patience=PATIENCE)
+        try:
+            yield from client.read(piece, self._fields, self._wish.missing)
+        finally:
+            client.close()
+
+
+def _schema(fields: Iterable[str]) -> StructType:
+    return StructType([StructField(name, TYPES[COLUMNS[name].kind]) for name in fields])
+
+
+def _require_missing(missing: Any) -> Missing:
+    if missing == "drop" or missing == "null":
+        return missing
+    raise InvalidInput(f'missing is "drop" or "null", not {missing!r}')
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _names(text: str) -> list[str]:
+    """Return names of queues: a JSON list of them, or the text itself, for a name may hold anything."""
+    if not text.startswith("["):
+        return [text]
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return [text]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidType(f"the option 'queue' is the name of a queue, or a JSON list of names, not {text!r}")
+    return names
+
+
+def _number(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"{what} is a whole number, not {text!r}") from None
