@@ -32,9 +32,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class BluequeError(Exception):
     """Anything that Blueque raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call the class with the sentence alone, in the process that gets the error from another.
+        return _as_it_was, (type(self), self.args), vars(self)
+
+
+def _as_it_was(kind: type[BluequeError], args: tuple[object, ...]) -> BluequeError:
+    error = kind.__new__(kind, *args)
+    error.args = args                                  # an OSError takes them in its __init__ only
+    return error
 
 
 class InvalidInput(BluequeError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -84,6 +85,20 @@ def test_the_tree_of_errors_is_as_drawn_and_exported():
 
     assert drawn_tree() == defined
     assert {*defined} <= {*blueque.__all__}
+
+
+@pytest.mark.parametrize("name", drawn_tree())
+def test_an_error_comes_from_another_process_as_it_was(name):
+    error = getattr(errors, name)
+    samples = {"int": 7, "list[str]": ["id"], "bool": True, "BluequeError": errors.BluequeError("why")}
+    its = inspect.signature(error).parameters.values() if "__init__" in vars(error) else ()
+    raised = error(*[samples.get(its_type.annotation, its_type.name) for its_type in its])
+    raised.add_note("a note")
+
+    copied = pickle.loads(pickle.dumps(raised))
+
+    assert type(copied) is error and (str(copied), copied.args) == (str(raised), raised.args)
+    assert {**vars(copied), "why": ""} == {**vars(raised), "why": ""}
 
 
 @pytest.mark.parametrize("module", ["blueque", "blueque.spark"])
