@@ -1,4 +1,7 @@
-"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works on, one in the making."""
+"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works on, one in the making.
+
+Of a run there are three: the look for the second travels with the first.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ from typing import Any, NamedTuple
 from blueque.connection import Redis
 from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.lines import require_priority
-from blueque.protocol import enqueue_many, schedule_many
+from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, prune_runs, schedule_many
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
-from blueque.task_id import TaskId, id_of_key, random_ids, require_key
+from blueque.protocol.runs import RunBatch
+from blueque.rows import relay
+from blueque.run_record import Record
+from blueque.task_id import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
 from blueque.values import encode, quick_encoder, require_text_keys, require_time
 
 FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
-SLOW = 0.05                                            # seconds to make a batch; whoever takes longer needs no head start
-
 MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
 
 _END = object()
@@ -34,7 +38,8 @@ class Plan(NamedTuple):
     options: the fields that all the tasks have. size: how many make a batch.
     keys, priorities, etas: what each task has of its own: an iterable of the same length, a function of the parameters,
     or the name of a field of parameters that are dicts.
-    keep: for how many seconds a key counts when its task was deleted.
+    keep: for how many seconds a key counts when its task was deleted, or a run is known when it was closed.
+    run: the name of the run in which the keys count.
     """
 
     queue: str
@@ -45,6 +50,7 @@ class Plan(NamedTuple):
     priorities: Column | None = None
     etas: Column | None = None
     keep: int = 0
+    run: str | None = None
 
 
 class Made(NamedTuple):
@@ -61,7 +67,6 @@ class _Part(NamedTuple):
     """A batch that is ready to be sent.
 
     number, position: of the batch, and of its first task. tasks: the id for each of the parameters.
-    seconds: how long it took to make.
     """
 
     number: int
@@ -69,7 +74,6 @@ class _Part(NamedTuple):
     batch: Batch
     tasks: Sequence[bytes]
     is_last: bool
-    seconds: float
 
 
 class Batches:
@@ -87,84 +91,98 @@ class Batches:
         self._keys = _Column("keys", plan.keys, require_key)
         self._priorities = _Column("priorities", plan.priorities, require_priority)
         self._etas = _Column("etas", plan.etas, require_time)
-        self._size = min(plan.size, MAX_KEYED) if plan.keys is not None else plan.size
-        self._put = enqueue_many if plan.etas is None else schedule_many
+        self._size = min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
+        self._name = "enqueue_run" if plan.run is not None else "enqueue_many" if plan.etas is None else "schedule_many"
+        self._run: Record = {}
+        self._own: Redis | None = None
         self._ids: list[bytes] = []                    # for the next batch
         self._number = self._position = 0
-        self._is_over = False
-        self._ready: tuple[_Part | None, BaseException | None] | None = None
 
     def __iter__(self) -> Iterator[Made]:
-        own: Redis | None = None
+        plan = self._plan
+        if plan.run is not None:
+            self._run = open_run(self._redis, plan.queue, plan.run, "keyed", 1, plan.keep, time.time())
         try:
-            part = self._next()
-            while part is not None:
-                if own is None and not part.is_last:
-                    # What is iterated over may well use this thread's connection, while we wait for an answer.
-                    own = self._redis.another()
-                yield self._send(own or self._redis, part)
-                part = self._next()
+            yield from relay(self._parts(), self._send, looks_ahead=plan.run is not None)
         finally:
-            if own is not None:
-                own.close()
+            if self._own is not None:
+                self._own.close()
+        if plan.run is not None:
+            mark, shards = os.urandom(8).hex(), self._run["shards"]
+            close_run(self._redis, plan.queue, plan.run, shards, self._position, mark, time.time())
+            prune_runs(self._redis, plan.queue)
 
-    def _send(self, redis: Redis, part: _Part) -> Made:
-        spare = meanwhile = None
-        if not part.is_last:
-            if self._plan.keys is None:
-                self._ids = random_ids(self._size)
-                spare = self._ids[0].decode()
-            if part.seconds < SLOW:                    # else the answer would have to wait for long
-                meanwhile = self._make_ready
+    def _parts(self) -> Iterator[_Part | None]:
+        is_over = False
+        while not is_over:
+            part, is_over = self._make()
+            yield part
+
+    def _send(self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None) -> Made:
+        if self._own is None and not part.is_last:
+            # What is iterated over may well use this thread's connection, while we wait for an answer.
+            self._own = self._redis.another()
         try:
-            are_new = self._put(redis, part.batch, spare, meanwhile)
+            are_new = self._put(self._own or self._redis, part, follower, None if part.is_last else meanwhile)
         except (RedisAway, RedisRefused, Contended) as error:
             # A key of the wrong type is noticed when the other commands of the MULTI have been done, or will be.
             is_unknown = isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
             ids = [task.decode() for task in part.tasks]
             raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
         made = Made(part.tasks, are_new if self._plan.keys is None else _spread(part, are_new))
-        log.info("%s queue=%s tasks=%d new=%d", self._put.__name__, self._plan.queue, len(made.ids), sum(made.are_new))
+        log.info("%s queue=%s tasks=%d new=%d", self._name, self._plan.queue, len(made.ids), sum(made.are_new))
         return made
 
-    def _make_ready(self) -> None:
-        """Make the next batch while Redis works on this one. Whatever goes wrong is told when it is this one's turn."""
-        if self._ready is None:
-            try:
-                self._ready = self._make(), None
-            except BaseException as error:             # a Ctrl-C, too: the batch in Redis is to be counted first
-                self._ready = None, error
+    def _put(
+        self, redis: Redis, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
+    ) -> Sequence[bool]:
+        if isinstance(part.batch, RunBatch):
+            if self._run["state"] != "open":
+                return [False] * len(part.batch.tasks.ids)
+            after = follower.batch if follower is not None and isinstance(follower.batch, RunBatch) else None
+            return enqueue_run(redis, part.batch, after, meanwhile)
+        spare = None
+        if self._plan.keys is None and not part.is_last:
+            self._ids = random_ids(self._size)
+            spare = self._ids[0].decode()
+        put = enqueue_many if self._plan.etas is None else schedule_many
+        return put(redis, part.batch, spare, meanwhile)
 
-    def _next(self) -> _Part | None:
-        (part, error), self._ready = self._ready or (self._make(), None), None
-        if error is not None:
-            raise error
-        while part is None and not self._is_over:      # only a FLUSH
-            part = self._make()
-        return part
-
-    def _make(self) -> _Part | None:
-        """Return the next batch; None at the end, and where there was only a FLUSH."""
-        began = time.monotonic()
+    def _make(self) -> tuple[_Part | None, bool]:
+        """Return the next batch, and whether it is the last; None where there was only a FLUSH, or nothing more."""
         first = self._position
         rows, parameters, is_last = self._pull(first)
         its_keys, priorities, etas = [
             column.take(rows, first, is_last) for column in (self._keys, self._priorities, self._etas)
         ]
-        self._is_over = is_last
         if not rows:
-            return None
+            return None, is_last
         self._position += len(rows)
         self._number += 1
         now = time.time()
         if etas is not None:
             etas = [eta if eta >= now else None for eta in etas]
         tasks = self._take_ids(its_keys, len(rows))
+        batch = self._pack(tasks, parameters, priorities, etas, its_keys, now)
+        return _Part(self._number - 1, first, batch, tasks, is_last), is_last
+
+    def _pack(
+        self,
+        tasks: Sequence[bytes],
+        parameters: Sequence[tuple[bytes, bool]],
+        priorities: Sequence[int] | None,
+        etas: Sequence[float | None] | None,
+        its_keys: Sequence[str] | None,
+        now: float,
+    ) -> Batch:
+        plan = self._plan
+        if its_keys is None:
+            return Batch(plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options)
+        new = NewTasks(tasks, parameters, priorities, etas, [key.encode() for key in its_keys]).once()
+        if plan.run is not None:
+            return RunBatch(plan.queue, plan.run, self._run["shards"], new, now, plan.options)
         # A mark for each batch: a key that comes again in a later one must not look like our own success.
-        named = None if its_keys is None else [key.encode() for key in its_keys]
-        new = NewTasks(tasks, parameters, priorities, etas, named, self._plan.keep, os.urandom(8).hex())
-        batch = Batch(self._plan.queue, new if its_keys is None else new.once(), now, self._plan.options)
-        return _Part(self._number - 1, first, batch, tasks, is_last, time.monotonic() - began)
+        return Batch(plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options)
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
         """Return as many parameters as make a batch, as they are and encoded, and whether they are the last."""
@@ -187,6 +205,8 @@ class Batches:
         return rows, parameters, True
 
     def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
+        if its_keys is not None and self._plan.run is not None:
+            return ids_of_run_keys(self._plan.queue, self._plan.run, [key.encode() for key in its_keys])
         if its_keys is not None:
             return [id_of_key(self._plan.queue, key).encode() for key in its_keys]
         ids, self._ids = self._ids or random_ids(count), []

@@ -20,6 +20,7 @@ from blueque.values import require_run_name, require_time, require_whole
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
+RUN_KEEP = "90d"
 
 Options = dict[str, str | int | float]
 
@@ -54,6 +55,7 @@ class Choices(Common, total=False):
 
     keys: Column | None
     keep: float | str
+    run: str | None
     priorities: Column | None
 
 
@@ -72,6 +74,9 @@ class ManyTasks:
         batch: how many go to Redis at a time; with keys, 200 at most. Each batch comes into Redis whole or not at all.
         keys, priorities: for each task its own, as an iterable of the same length, a function of the parameters, or the
         name of a field of parameters that are dicts. With keys, `.new` of the count says how many were not there before.
+        run: a name; the keys count in the run of this name only, and then also when their tasks were deleted, until `keep`
+        ("90d") after the call has come to its end. Until then call it again after whatever has failed: docs/protocol.md,
+        "Runs". Batches are as large as without keys then.
         The other options are those of `enqueue`, for all tasks.
         Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the iterable raises; the
         batches before are in Redis then, and a note of the error says how many tasks these are.
@@ -114,7 +119,7 @@ class ManyTasks:
         return (made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), **options))
 
     def open_run(
-        self, name: str, shards: int = 1, keep: float | str = "90d", **options: Unpack[Common]
+        self, name: str, shards: int = 1, keep: float | str = RUN_KEEP, **options: Unpack[Common]
     ) -> KeyedRun:
         """Open a run in which each key makes one task, or open it once more, and return it.
 
@@ -130,7 +135,7 @@ class ManyTasks:
         return KeyedRun(self._redis, record, self._max_bytes, self._all(**options))
 
     def open_staging(
-        self, name: str | None = None, keep: float | str = "90d", stream: bool = False, **options: Unpack[Common]
+        self, name: str | None = None, keep: float | str = RUN_KEEP, stream: bool = False, **options: Unpack[Common]
     ) -> Staging:
         """Open a run of which the tasks come all at once or not at all, or open it once more, and return it.
 
@@ -163,13 +168,17 @@ class ManyTasks:
         etas: Column | None,
         *,
         keys: Column | None = None,
-        keep: float | str = DEFAULT_KEEP,
+        keep: float | str | None = None,
+        run: str | None = None,
         priorities: Column | None = None,
         **options: Unpack[Common],
     ) -> Batches:
+        if run is not None and keys is None:
+            raise InvalidInput("in a run each task has a key: give keys, too")
+        kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         plan = Plan(
             self.name, self._max_bytes, self._all(**options), require_whole(batch, "batch", 1, MAX_BATCH), keys,
-            priorities, etas, require_keep(keep),
+            priorities, etas, kept, None if run is None else require_run_name(run),
         )
         return Batches(self._redis, plan, iterable)
 

@@ -61,7 +61,7 @@ class TooLarge(InvalidInput):
     """A value is larger than the limit. Nothing was written."""
 
     def __init__(self, what: str, size: int, limit: int) -> None:
-        verb = "take" if what.endswith("parameters") else "takes"
+        verb = "take" if "parameters" in what else "takes"
         super().__init__(f"{what} {verb} {size:,} bytes; the limit is {limit:,} bytes")
         self.what, self.size, self.limit = what, size, limit
 

@@ -77,36 +77,43 @@ class Rows(NamedTuple):
 
 
 def relay(
-    packed: Iterator[Packed], send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made]
+    packed: Iterator[Packed | None],
+    send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made],
+    looks_ahead: bool = True,
 ) -> Iterator[Made]:
-    """Send one after the other and yield what comes of each; the next but one is packed while Redis works on the first.
+    """Send one after the other and yield what comes of each; the next one is packed while Redis works.
 
+    packed: None: there is nothing for now. What goes wrong there is told when all that came before is in Redis.
     send: takes what to send, what comes after it if that is known, and what to call meanwhile.
+    looks_ahead: what comes after it is to be known, so that its look can travel along: one more is held.
     """
     ready: deque[Packed] = deque()
-    ends: list[BaseException] = []                     # how the packing has ended; told when all before is in Redis
+    ends: list[BaseException] = []                     # a Ctrl-C, too
     seconds = 0.0
 
     def fetch() -> None:
         nonlocal seconds
-        if ends or len(ready) > 1:
+        if ends or len(ready) > looks_ahead:
             return
         began = time.monotonic()
         try:
-            ready.append(next(packed))
+            one = next(packed)
         except BaseException as error:
             ends.append(error)
+            return
         seconds = time.monotonic() - began
+        if one is not None:
+            ready.append(one)
 
-    fetch()
-    while ready:
-        one = ready.popleft()
-        is_quick = seconds < SLOW                      # else what is ready would have to wait for long
-        if is_quick and not ready:
-            fetch()
-        yield send(one, ready[0] if ready else None, fetch if is_quick else None)
+    while ready or not ends:
         if not ready:
             fetch()
+            continue
+        one = ready.popleft()
+        is_quick = seconds < SLOW                      # else what is ready would have to wait for long
+        if looks_ahead and is_quick and not ready:
+            fetch()
+        yield send(one, ready[0] if ready else None, fetch if is_quick else None)
     if not isinstance(ends[0], StopIteration):
         raise ends[0]
 

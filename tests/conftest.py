@@ -106,7 +106,8 @@ def proxy(url: str) -> Iterator[FaultProxy]:
 @pytest.fixture
 def cli(url: str) -> Iterator[redis_py.Redis]:
     """Redis as anybody else sees it, through redis-py."""
-    with redis_py.Redis.from_url(url, decode_responses=True) as client:
+    # The ids in the ledger of a run are no text.
+    with redis_py.Redis.from_url(url, decode_responses=True, encoding_errors="surrogateescape") as client:
         yield client
 
 

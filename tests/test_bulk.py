@@ -25,11 +25,11 @@ from blueque import (
     RedisRefused,
     Retry,
     TooLarge,
-    batches,
     keys,
     protocol,
     task_id,
 )
+from blueque import rows as rows_module
 from blueque.batches import FLUSH
 from blueque.connection import Patience
 from blueque.socket_connection import SocketConnection
@@ -468,7 +468,7 @@ def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch
         return receive(self, replies)
 
     monkeypatch.setattr(SocketConnection, "receive", watched)
-    monkeypatch.setattr(batches, "SLOW", 60.0)         # however busy this machine is
+    monkeypatch.setattr(rows_module, "SLOW", 60.0)     # however busy this machine is
     queue.enqueue_many((pulled.append(number) or number for number in range(12)), batch=3)
 
     # The look at the first, and then the answer to each batch, and with it the look at the next one.

@@ -27,7 +27,8 @@ from blueque.task import Task
 @click.option("--in", "delay", type=DURATION, metavar="DURATION", help="When due, from now: 90, 30s, 2h, 1d12h.")
 @click.option("--key", metavar="TEXT", help="The same key is the same task: none is made if there is one.")
 @click.option("--key-field", metavar="NAME", help="With --lines: the field of the JSON objects that is the key of each.")
-@click.option("--keep", metavar="DURATION", help="How long a key outlives its task; else 1d.")
+@click.option("--keep", metavar="DURATION", help="How long a key outlives its task; else 1d. With --run: the run; else 90d.")
+@click.option("--run", metavar="NAME", help="With --key-field: a key makes one task in this run, also if that was deleted.")
 @click.option("--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first.")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=AMOUNT", help="What it needs: gpu=1, memory=8GiB.")
 @click.option("--lock", metavar="NAME[=N]", help="Of the tasks with this lock one runs at a time, or N.")
@@ -46,6 +47,7 @@ def enqueue(
     key: str | None,
     key_field: str | None,
     keep: str | None,
+    run: str | None,
     resources: Sequence[str],
     lock: str | None,
     **options: Any,
@@ -64,7 +66,8 @@ def enqueue(
 
     --lines reads standard input if no file is given, and leaves out blank lines (not with --text: there an empty line is
     an empty string). A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks
-    go to Redis a thousand at a time, or as many as have come within 0.2 s.
+    go to Redis a thousand at a time, or as many as have come within 0.2 s. If that breaks off in the middle, with --run the
+    same once more makes what is missing, and nothing twice.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -73,6 +76,10 @@ def enqueue(
         if key is None and key_field is None:
             raise click.UsageError("--keep is for a key: give --key or --key-field, too")
         options["keep"] = keep
+    if run is not None:
+        if not is_lines or key_field is None:
+            raise click.UsageError("--run is for many tasks with keys: give --lines and --key-field, too")
+        options["run"] = run
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:

@@ -6,7 +6,7 @@ What is slow is done before the look, while Redis works on the batch before: `pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from blueque import keys
@@ -62,7 +62,7 @@ class Batch:
 
     def __init__(self, queue: str, tasks: NewTasks, now: float, options: Options) -> None:
         self.queue, self.tasks = queue, tasks
-        self._now = str(now).encode()
+        self._now = str(now)
         self._needs = str((options or {}).get("needs", ""))
         self._priority = int((options or {}).get("priority", 0))
         self._hashes = hashes(queue, tasks, now, options)
@@ -70,29 +70,34 @@ class Batch:
 
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
         """Return the commands that make some of the tasks: those with these numbers."""
-        ids = [self.tasks.ids[number] for number in chosen]
-        etas = [None] * len(ids) if self.tasks.etas is None else [self.tasks.etas[number] for number in chosen]
-        later = [(eta, task) for eta, task in zip(etas, ids, strict=True) if eta is not None]
+        is_whole = len(chosen) == len(self.tasks.ids)
+        ids = self.tasks.ids if is_whole else [self.tasks.ids[number] for number in chosen]
+        packed = self._hashes if is_whole else [self._hashes[number] for number in chosen]
+        etas = None if self.tasks.etas is None else [self.tasks.etas[number] for number in chosen]
+        later: list[float | bytes] = []
+        for eta, task in zip(etas or (), ids, strict=False):
+            if eta is not None:
+                later += [eta, task]
         lines = self._lines(chosen, ids, etas)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, self.queue)]
-        commands += [("LPUSH", keys.line(self.queue, line), *tasks) for line, tasks in lines.items()]
+        commands += [pack_with(("LPUSH", keys.line(self.queue, line)), tasks) for line, tasks in lines.items()]
         commands += make_known(self.queue, *lines)
         if later:
-            commands += [("ZADD", keys.scheduled(self.queue), *[part for pair in later for part in pair])]
-        commands += [("ZADD", keys.tasks(self.queue), *chain.from_iterable((self._now, task) for task in ids))]
+            commands += [("ZADD", keys.scheduled(self.queue), *later)]
+        commands += [pack_with(("ZADD", keys.tasks(self.queue)), ids, score=self._now)]
         if lines:
             commands += [("ZADD", keys.wake(self.queue), 0, 0)]
-        return [*[self._hashes[number] for number in chosen], *map(pack, commands)]
+        return [*packed, *map(pack, commands)]
 
     def _lines(
-        self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None]
+        self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None] | None
     ) -> dict[str, Sequence[bytes]]:
         """Return the tasks that are put in line, by their line."""
         priorities = self.tasks.priorities
-        if priorities is None and self.tasks.etas is None:
+        if priorities is None and etas is None:
             return {line_of(str(self._priority), self._needs): ids}
         lines: dict[str, list[bytes]] = {}
-        for number, task, eta in zip(chosen, ids, etas, strict=True):
+        for number, task, eta in zip(chosen, ids, etas or repeat(None, len(ids)), strict=True):
             if eta is None:
                 priority = self._priority if priorities is None else priorities[number]
                 lines.setdefault(line_of(str(priority), self._needs), []).append(task)
@@ -216,6 +221,21 @@ def _template(
     packed = [b"$%d\r\n%b\r\n" if word is _HOLE else _word(word) for word in words]
     packed.insert(1, _word(keys.task("?" * width)).replace(b"?" * width, b"%b"))
     return b"*%d\r\n" % len(packed) + b"".join(packed)
+
+
+def pack_with(
+    command: Sequence[str | int | float], words: Sequence[bytes], before: bytes = b"", score: str | None = None
+) -> bytes:
+    """Return a command with many more words, all of one length, in Redis' wire format.
+
+    before: what each of the words begins with besides. score: what stands before each of them as a word of its own.
+    """
+    between = b"\r\n$%d\r\n%b" % (len(before) + len(words[0]), before)
+    if score is not None:
+        between = b"\r\n$%d\r\n%b%b" % (len(score), score.encode(), between)
+    count = len(command) + len(words) * (1 if score is None else 2)
+    begin = pack(command).partition(b"\r\n")[2].removesuffix(b"\r\n")
+    return b"*%d\r\n%b%b%b\r\n" % (count, begin, between, between.join(words))
 
 
 def _word(word: str | int | float) -> bytes:

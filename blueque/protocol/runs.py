@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blueque import keys
-from blueque.connection import Command, Look, Redis, as_hash, pack
+from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import RunDropped, WrongRun
-from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.bulk import Batch, NewTasks, pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.run_record import Record, parse, require_same
@@ -35,20 +35,19 @@ class RunBatch(Batch):
             for number, task in enumerate(tasks.ids):
                 self._shards.setdefault(shard_of(task, shards), []).append(number)  # type: ignore[attr-defined]
         super().__init__(queue, tasks, now, {**(options or {}), "run": run})
-        self.commands += self._entered(range(len(octets)))
-        self._names = [keys.task(task.decode()) for task in tasks.ids]
+        self.commands += self._entered()
         record, ledgers = keys.run(queue, run), [self._ledger(shard) for shard in self._shards]
         self._watch = (record, *ledgers)
         self._reads: list[Command] = [
             ("HMGET", record, *IDENTITY),
         ]
         for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
-            self._reads.append(("SMISMEMBER", ledger, *[octets[number] for number in numbers]))
-        self.look = Look(self._watch, [*self._reads, ("EXISTS", *self._names)])
+            self._reads.append(pack_with(("SMISMEMBER", ledger), [octets[number] for number in numbers]))
+        self.look = Look(self._watch, [*self._reads, pack_with(("EXISTS",), tasks.ids, keys.task("").encode())])
 
     def look_at_each(self) -> Look:
         """For when some of the tasks are there already, and are not in the ledger: which?"""
-        return Look(self._watch, [*self._reads, *[("EXISTS", name) for name in self._names]])
+        return Look(self._watch, [*self._reads, *[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids]])
 
     def are_listed(self, replies: Sequence[Sequence[int]]) -> list[int]:
         """Return for each task whether it is in its ledger, from what SMISMEMBER has answered."""
@@ -64,13 +63,16 @@ class RunBatch(Batch):
         """Return the commands that make some of the tasks, and enter some in their ledgers."""
         if len(new) == len(self._octets):
             return self.commands
-        return [*(self.commands_for(new) if new else ()), *self._entered(unlisted)]
+        return [*(self.commands_for(new) if new else ()), *self._entered(set(unlisted))]
 
-    def _entered(self, chosen: Sequence[int]) -> list[Command]:
-        its = set(chosen)
-        some = {shard: [self._octets[number] for number in numbers if number in its]
-                for shard, numbers in self._shards.items()}
-        return [pack(("SADD", self._ledger(shard), *octets)) for shard, octets in some.items() if octets]
+    def _entered(self, chosen: set[int] | None = None) -> list[Command]:
+        """Return the commands that enter those with these numbers, or all, in their ledgers."""
+        commands: list[Command] = []
+        for shard, numbers in self._shards.items():
+            some = [self._octets[number] for number in numbers if chosen is None or number in chosen]
+            if some:
+                commands.append(pack_with(("SADD", self._ledger(shard)), some))
+        return commands
 
     def _ledger(self, shard: int) -> str:
         return keys.ledger(self.queue, self.run, shard)

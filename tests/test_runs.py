@@ -1,0 +1,551 @@
+"""Runs in which each key makes one task: KeyedRun, Queue.enqueue_many(run=), against a real Redis."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from faults import Fault
+from legacy_logic import LegacyQueue
+
+from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, RunDropped, TooLarge, WrongRun, keys, protocol
+from blueque.listener import Listener
+from blueque.protocol import transaction
+from blueque.protocol.runs import RunBatch
+from blueque.rows import Rows
+from blueque.settings import Timing
+from blueque.task import FIELDS, load
+from blueque.task_id import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of
+
+FAR = 4e9
+Q = "video"
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue(Q)
+
+
+def line(cli, name="0"):
+    """Return the ids in a line of the queue, the one that runs next first."""
+    return cli.lrange(keys.line(Q, name), 0, -1)[::-1]
+
+
+def names(count, first=0):
+    return [f"key {number}" for number in range(first, first + count)]
+
+
+def texts(some: Sequence[str]) -> list[bytes]:
+    return [json.dumps({"of": name}).encode() for name in some]
+
+
+def put(run, some, **columns: Any) -> int:
+    return run.put(some, texts(some), **columns)
+
+
+def listening(client: Client) -> Listener:
+    """Return a listener that is registered."""
+    listener = client.get_listener(Q)
+    assert isinstance(listener, Listener)
+    listener.register(Timing())
+    return listener
+
+
+def finish_and_delete(client: Client, how_many: int | None = None) -> None:
+    """Run tasks of the queue, and delete them, as a night of work and an archive do."""
+    queue, listener = client.get_queue(Q), listening(client)
+    while how_many is None or how_many > 0:
+        task = listener.take()
+        if task is None:
+            break
+        processor = client.get_processor(task)
+        processor.start(77)
+        processor.complete("r")
+        queue.delete_task(client.get_task(task.id))
+        how_many = None if how_many is None else how_many - 1
+    listener.leave()
+
+
+# What comes into Redis
+
+
+def test_a_task_of_a_run_is_whole_and_says_of_which_run_it_is(queue, client, cli):
+    before = time.time()
+    run = queue.open_run("2026-11-21", priority=5, time_limit="2h")
+
+    assert run.put(["ä"], [b'{"n":1}']) == 1
+    task_id = id_of_run_key(Q, "2026-11-21", "ä")
+    fields = cli.hgetall(keys.task(task_id))
+    created = float(fields["created"])
+    assert before <= created <= time.time()
+    assert fields == {
+        "status": "pending", "queue": Q, "parameters": '{"n":1}', "parameters_encoding": "json", "created": str(created),
+        "updated": str(created), "priority": "5", "time_limit": "7200", "run": "2026-11-21", "key": "ä",
+    }
+    assert line(cli, "5") == [task_id]
+    assert cli.zscore(keys.tasks(Q), task_id) == created
+    assert cli.zrange(keys.lines(Q), 0, -1, withscores=True) == [("5", 5.0)]
+    assert cli.exists(keys.wake(Q))
+
+
+def test_the_id_is_the_uuid_of_queue_run_and_key(queue):
+    run = queue.open_run("r")
+    expected = str(uuid.uuid5(RUN_NAMESPACE, "video\0r\0ä b"))
+
+    assert run.ids_of(["ä b"]) == [expected.encode()]
+    assert id_of_run_key(Q, "r", "ä b") == expected
+    assert octets_of([expected.encode()]) == [uuid.UUID(expected).bytes]
+    assert run.shard_of(expected) == 0
+    assert shard_of("0011aaaa-", 16) == shard_of(b"0011aaaa-", 16) == 1
+    assert id_of_key(Q, "r\0ä b") != expected          # the same text, in the other namespace
+
+
+def test_text_stays_text_and_rows_keep_their_order(queue, client, cli):
+    run = queue.open_run("r")
+
+    assert run.put(names(3), [b"a", b"100 %s", "ä\r\n".encode()], are_json=False) == 3
+    assert [load(client._redis, task).parameters for task in line(cli)] == ["a", "100 %s", "ä\r\n"]
+    assert line(cli) == [task.decode() for task in run.ids_of(names(3))]
+
+
+def test_each_row_may_have_its_own_eta_and_priority(queue, cli):
+    run = queue.open_run("r", priority=3)
+    ids = [task.decode() for task in run.ids_of(names(4))]
+
+    assert put(run, names(4), etas=[None, FAR, 1.0, FAR + 1], priorities=[0, 5, 5, 0]) == 4
+    assert (line(cli), line(cli, "5"), line(cli, "3")) == ([ids[0]], [ids[2]], [])
+    assert cli.zrange(keys.scheduled(Q), 0, -1, withscores=True) == [(ids[1], FAR), (ids[3], FAR + 1)]
+    assert [cli.hmget(keys.task(task), "status", "eta", "priority") for task in ids] == [
+        ["pending", None, None], ["scheduled", str(FAR), "5"], ["pending", None, "5"], ["scheduled", str(FAR + 1), None],
+    ]
+
+
+def test_tasks_of_a_run_are_run_like_any_others_also_by_1_0_0(queue, client, cli):
+    run = queue.open_run("r")
+    put(run, names(2))
+    old = LegacyQueue(client._redis, Q)
+
+    finish_and_delete(client, 1)
+    assert load(client._redis, old.dequeue("old_1", time.time())).parameters == {"of": "key 1"}
+
+
+# Once
+
+
+def test_a_key_that_comes_again_makes_nothing(queue, cli, state):
+    run = queue.open_run("r", shards=4)
+    assert put(run, [*names(5), *names(5)]) == 5
+    before = state()
+
+    assert put(run, names(5)) == 0
+    assert state() == before
+    assert put(run, names(8)) == 3
+    assert line(cli) == [task.decode() for task in run.ids_of(names(8))]
+
+
+def test_the_same_key_in_another_run_or_without_one_is_another_task(queue, cli):
+    for run in ("r", "s"):
+        assert put(queue.open_run(run), names(2)) == 2
+    assert queue.enqueue({}, key="key 0").is_new
+    assert len(set(line(cli))) == 5
+
+
+def test_what_has_run_and_was_deleted_is_not_made_again(queue, client, cli):
+    run = queue.open_run("r", shards=2)
+    put(run, names(10))
+    finish_and_delete(client)
+    assert cli.keys(keys.task("*")) == []
+
+    assert put(run, names(12)) == 2
+    assert line(cli) == [task.decode() for task in run.ids_of(names(2, first=10))]
+    assert run.close(12) == ("r", 12, 12, False)
+
+
+def test_a_committed_run_makes_nothing_whatever_comes(queue, client, cli):
+    run, zombie = queue.open_run("r"), queue.open_run("r")
+    put(run, names(10))
+    assert run.close(10) == ("r", 10, 10, False)
+    finish_and_delete(client)
+    before = cli.keys("*")
+
+    assert put(zombie, names(20)) == put(run, names(20)) == put(queue.open_run("r"), names(20)) == 0
+    assert sorted(cli.keys("*")) == sorted(before)
+    assert (zombie.state, queue.open_run("r").state) == ("open", "committed")
+
+
+def test_the_ledgers_go_and_the_record_stays_for_a_while(queue, cli):
+    run = queue.open_run("r", shards=3, keep="10s")
+    put(run, names(20))
+    assert len(cli.keys(keys.ledger(Q, "r", "*"))) == 3
+    assert cli.ttl(keys.run(Q, "r")) == -1
+
+    run.close(25)
+    assert cli.keys(keys.ledger(Q, "r", "*")) == []
+    assert 0 < cli.ttl(keys.run(Q, "r")) <= 10
+
+
+def test_closing_again_tells_what_was_recorded_first(queue):
+    run = queue.open_run("r")
+    put(run, names(3))
+
+    assert run.close(5) == ("r", 5, 3, False)
+    assert run.close(99) == queue.open_run("r").close(7) == ("r", 5, 3, True)
+
+
+def test_a_run_that_was_dropped_takes_nothing(queue, cli):
+    run = queue.open_run("r", shards=2)
+    put(run, names(3))
+    assert protocol.drop_run(queue._redis, Q, "r")
+
+    with pytest.raises(RunDropped, match="run the whole again"):
+        put(run, names(5))
+    with pytest.raises(RunDropped):
+        run.close(3)
+    assert len(line(cli)) == 3
+    assert cli.keys(keys.ledger(Q, "r", "*")) == []
+
+
+@pytest.mark.parametrize("fate", ["running", "complete", "pending"])
+def test_a_task_that_exists_is_not_written_over_when_its_run_was_forgotten(queue, client, cli, fate):
+    put(queue.open_run("r", shards=2), names(4))
+    listener = listening(client)
+    if fate != "pending":
+        processor = client.get_processor(listener.take())
+        processor.start(77)
+        if fate == "complete":
+            processor.complete("r")
+    before = {key: cli.hgetall(key) for key in cli.keys(keys.task("*"))}
+    in_line = line(cli)
+    protocol.drop_run(queue._redis, Q, "r")
+    run = queue.open_run("r", shards=2)
+
+    assert put(run, names(6)) == 2
+    after = {key: cli.hgetall(key) for key in cli.keys(keys.task("*"))}
+    assert {key: after[key] for key in before} == before
+    assert line(cli) == in_line + [task.decode() for task in run.ids_of(names(2, first=4))]
+    finish_and_delete(client)
+    assert put(run, names(6)) == 0                     # those that existed are in the ledger as well
+    assert run.close(6).tasks == 6
+
+
+def test_the_number_of_shards_is_that_of_the_first_opening(queue):
+    queue.open_run("r", shards=7)
+
+    assert queue.open_run("r").shards == queue.open_run("r", shards=3).shards == 7
+
+
+# Names
+
+
+def test_a_run_of_another_queue_whose_key_is_the_same_is_refused(client):
+    ours, theirs = client.get_queue("b_c"), client.get_queue("c")
+    put(ours.open_run("a"), ["k"])
+
+    with pytest.raises(WrongRun, match="run 'a' of queue 'b_c' has the same key; choose another name") as raised:
+        theirs.open_run("a_b")
+    assert (raised.value.run, raised.value.queue) == ("a_b", "c")
+    with pytest.raises(WrongRun):
+        theirs.open_staging("a_b")
+    assert theirs.open_run("a").name == "a"            # the key of run a in queue c is another
+    assert client.get_run("c", "a_b") is None
+
+
+def test_a_run_of_another_kind_is_refused(queue):
+    queue.open_staging("r")
+
+    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
+        queue.open_run("r")
+
+
+@pytest.mark.parametrize(("name", "error"), [
+    ("", InvalidInput), ("a\0b", InvalidInput), ("x" * 201, InvalidInput), (5, InvalidType), ("\ud800", InvalidInput),
+])
+def test_a_name_that_cannot_be_one_is_refused(queue, state, name, error):
+    with pytest.raises(error, match=r"run name|characte"):
+        queue.open_run(name)
+    assert state() == {}
+
+
+def test_runs_are_listed_the_oldest_first_and_forgotten_when_they_have_expired(queue, client, cli):
+    put(queue.open_run("b", shards=2), names(3))
+    queue.open_run("a").close(0)
+    assert [(run["run"], run["state"], run.get("tasks")) for run in client.get_runs(Q)] == [
+        ("b", "open", None), ("a", "committed", 0)
+    ]
+    cli.delete(keys.run(Q, "a"))                       # as if it had expired
+    queue.open_run("c").close(0)
+
+    assert [run["run"] for run in client.get_runs(Q)] == cli.zrange(keys.runs(Q), 0, -1) == ["b", "c"]
+    assert client.get_run(Q, "a") is None
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(("columns", "error", "says"), [
+    ({"keys": ["a"]}, InvalidInput, "keys: there are 1 for 2 rows"),
+    ({"keys": ["a", ""]}, InvalidInput, "keys at position 1 takes 1 to 1000 bytes, not 0"),
+    ({"keys": ["a", None]}, InvalidType, "keys at position 1 must be text"),
+    ({"keys": ["ä" * 501, "b"]}, InvalidInput, "keys at position 0 takes 1 to 1000 bytes, not 1002"),
+    ({"keys": ["\udcff", "b"]}, InvalidInput, "keys at position 0: .* is not a character"),
+    ({"parameters": [b"1", "2"]}, InvalidType, "the parameters at position 1 must be bytes"),
+    ({"parameters": [b"1", b"x" * (2**20 + 1)]}, TooLarge, "the parameters at position 1 take 1,048,577 bytes"),
+    ({"parameters": [], "keys": []}, InvalidInput, "1 to 1000 rows are taken at a time, not 0"),
+    ({"parameters": [b""] * 1001, "keys": ["a"] * 1001}, InvalidInput, "not 1001"),
+    ({"etas": [1.0]}, InvalidInput, "etas: there are 1 for 2 rows"),
+    ({"etas": [None, float("nan")]}, InvalidInput, "etas: at position 1: eta nan is not a time"),
+    ({"priorities": [0, 101]}, InvalidInput, "priorities: at position 1: priority 101"),
+    ({"priorities": [0, None]}, InvalidType, "priorities: at position 1"),
+    ({"ids": [b"x", b"y"]}, InvalidType, "ids are those"),
+])
+def test_rows_that_cannot_be_tasks_are_refused_and_nothing_is_written(queue, state, columns, error, says):
+    run = queue.open_run("r")
+    before = state()
+
+    with pytest.raises(error, match=says):
+        run.put(**{"keys": ["a", "b"], "parameters": [b"1", b"2"], **columns})
+    assert state() == before
+
+
+# Chunk after chunk
+
+
+def chunks(count, size=10):
+    return [Rows(texts(names(size, first)), names(size, first)) for first in range(0, count * size, size)]
+
+
+def test_chunks_are_put_in_their_order_and_counted(queue, cli):
+    run = queue.open_run("r", shards=4)
+
+    assert list(run.put_each(chunks(5))) == [10] * 5
+    assert list(run.put_each(chunks(6))) == [0, 0, 0, 0, 0, 10]
+    assert line(cli) == [task.decode() for task in run.ids_of(names(60))]
+
+
+def test_each_further_chunk_takes_one_round_trip(queue, monkeypatch):
+    run = queue.open_run("r")
+    sent = []
+    exchange = transaction.exchange
+    monkeypatch.setattr("blueque.rows.SLOW", 60.0)
+    monkeypatch.setattr(
+        transaction, "exchange", lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest)
+    )
+
+    assert sum(run.put_each(chunks(20))) == 200
+    assert len(sent) == 20 + 2                         # and the proof of MULTI, and the first look
+
+
+def test_what_is_iterated_over_may_use_the_same_client(queue, client, cli):
+    run = queue.open_run("r")
+
+    def reading():
+        for rows in chunks(4):
+            client.get_task("none")
+            yield rows
+
+    assert sum(run.put_each(reading())) == 40
+
+
+def test_a_chunk_that_cannot_be_made_is_told_when_those_before_are_in_redis(queue, cli):
+    run = queue.open_run("r")
+
+    def breaking():
+        yield from chunks(2)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(run.put_each(breaking()))
+    assert len(line(cli)) == 20
+
+
+# From any iterable
+
+
+def test_enqueue_many_in_a_run_is_once(queue, client, cli):
+    rows = [{"id": f"k{n}", "n": n} for n in range(2500)]
+
+    first = queue.enqueue_many(rows, keys="id", run="r")
+    assert (first, first.new) == (2500, 2500)
+    assert [load(client._redis, task).parameters for task in line(cli)[:3]] == rows[:3]
+    assert client.get_run(Q, "r").items() >= {"state": "committed", "rows": 2500, "tasks": 2500}.items()
+    finish_and_delete(client, 3)
+    again = queue.enqueue_many(rows, keys="id", run="r")
+    assert (again, again.new) == (2500, 0)
+    assert len(line(cli)) == 2497
+
+
+def test_enqueue_many_that_broke_off_makes_what_is_missing(queue, client, cli):
+    rows = [{"id": f"k{n}"} for n in range(50)]
+
+    def breaking():
+        yield from rows[:35]
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        queue.enqueue_many(breaking(), keys="id", run="r", batch=10)
+    assert len(line(cli)) == 30
+    assert client.get_run(Q, "r")["state"] == "open"
+    finish_and_delete(client, 12)
+    count = queue.enqueue_many(rows, keys="id", run="r", batch=10)
+    assert (count, count.new) == (50, 20)
+    assert len(line(cli)) == 38
+
+
+def test_enqueue_iter_and_schedule_many_tell_which_are_new(queue, cli):
+    keyed = [["a", "b", "a"], ["c", "b", "d"]]
+    made = [
+        [task.is_new for task in some]
+        for some in queue.enqueue_iter([1, 2, 3, 4, 5, 6], keys=[key for some in keyed for key in some], run="r", batch=3)
+    ]
+    assert made == [[True, True, False], [True, False, True]]
+    count = queue.schedule_many([{"k": "a"}, {"k": "b"}], FAR, keys="k", run="s", priority=5)
+    assert (count, count.new, cli.zcard(keys.scheduled(Q))) == (2, 2, 2)
+
+
+def test_enqueue_many_in_a_run_asks_for_keys_and_opens_nothing_before_it_begins(queue, state):
+    with pytest.raises(InvalidInput, match="in a run each task has a key"):
+        queue.enqueue_many([1], run="r")
+    queue.enqueue_iter([1], keys=["a"], run="r")
+    assert state() == {}
+
+
+def test_a_batch_of_a_run_that_fails_is_named(proxy):
+    client = Client(proxy.url, patience=0)
+    proxy.arm(Fault.CUT_AFTER, 1, having=b"EXEC")
+    queue = client.get_queue(Q)
+    proxy.arm(Fault.CUT_AFTER, 1, having=b"LPUSH")
+
+    with pytest.raises(BatchFailed) as raised:
+        queue.enqueue_many(range(30), keys=[str(n) for n in range(30)], run="r", batch=10)
+    assert (raised.value.batch, raised.value.is_unknown) == (0, True)
+    assert (queue.enqueue_many(range(30), keys=[str(n) for n in range(30)], run="r", batch=10)).new == 20
+    client.close()
+
+
+# Races and lost answers
+
+Way = Callable[[Any, list[str]], int]
+
+
+def guarded(run: Any, some: list[str]) -> int:
+    return int(put(run, some))
+
+
+def without_watch(run: Any, some: list[str]) -> int:
+    """The naive way: look whether the tasks exist, and make those that do not."""
+    ids = run.ids_of(some)
+    exist = run._redis.read(*[("EXISTS", keys.task(task.decode())) for task in ids])
+    new = [number for number, is_there in enumerate(exist) if not is_there]
+    if not new:
+        return 0
+    tasks = Rows([texts(some)[number] for number in new]).as_tasks([ids[number] for number in new], None, time.time())
+    run._redis.read(("MULTI",), *RunBatch(Q, run.name, 1, tasks, time.time(), {}).commands, ("EXEC",))
+    return len(new)
+
+
+def hammer(url: str, way: Way, start: Any, counts: Any) -> None:
+    """Be one of those who put all of the run at once, in chunks that are the same for all."""
+    client = Client(url, patience=20)
+    run = client.get_queue(Q).open_run("r", shards=2)
+    start.wait()
+    counts.put(sum(way(run, names(100, first)) for first in range(0, 5000, 100)))
+    client.close()
+
+
+def race(url: str, way: Way) -> list[int]:
+    """Have four processes put the same 5000 keys in the same order, and return how many were new to each."""
+    context = multiprocessing.get_context("fork")
+    start, counts = context.Barrier(4), context.Queue()
+    racers = [context.Process(target=hammer, args=(url, way, start, counts)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    found = [counts.get(timeout=60) for _ in racers]
+    for racer in racers:
+        racer.join()
+    return found
+
+
+def test_four_processes_that_put_the_same_make_each_task_once(client, url, cli):
+    new = race(url, guarded)
+
+    assert sum(new) == 5000
+    assert len(line(cli)) == len(set(line(cli))) == len(cli.keys(keys.task("*"))) == 5000
+    assert client.get_queue(Q).open_run("r").close(20_000).tasks == 5000
+
+
+def test_the_same_race_doubles_tasks_where_nothing_is_watched(client, url, cli):
+    new = race(url, without_watch)
+
+    assert sum(new) == len(line(cli)) > 5000
+
+
+def test_a_replay_doubles_what_was_deleted_where_there_is_no_ledger(queue, client, cli):
+    run = queue.open_run("r")
+    assert without_watch(run, names(10)) == 10
+    finish_and_delete(client)
+
+    assert without_watch(run, names(10)) == 10         # the test of the ledger above has 0 here
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_lost_answer_neither_loses_nor_doubles(proxy, cli, fault, shards):
+    client = Client(proxy.url, patience=5)
+    queue = client.get_queue(Q)
+    run = queue.open_run("r", shards=shards)
+    for number in (1, 2):
+        proxy.arm(fault, number)
+        assert put(run, names(10, 10 * number)) == 10
+        assert proxy.has_struck
+        proxy.release()
+    proxy.arm(fault, 2)
+    assert run.close(20) == ("r", 20, 20, False)
+    assert proxy.has_struck
+    proxy.release()
+    assert line(cli) == [task.decode() for task in run.ids_of(names(20, 10))]
+    client.close()
+
+
+def test_somebody_who_puts_the_same_in_between_makes_it_and_we_do_not(queue, client, overtaken, cli):
+    run, other = queue.open_run("r"), Client(client._url).get_queue(Q).open_run("r")
+    overtaken(lambda: put(other, names(5)))
+
+    assert put(run, names(8)) == 3
+    assert len(line(cli)) == 8
+
+
+def test_a_run_that_is_closed_in_between_gets_nothing(queue, client, overtaken, cli):
+    run, other = queue.open_run("r"), Client(client._url).get_queue(Q).open_run("r")
+    overtaken(lambda: other.close(0))
+
+    assert put(run, names(8)) == 0
+    assert line(cli) == []
+
+
+def test_what_is_put_in_between_counts_when_a_run_is_closed(queue, client, overtaken):
+    run, other = queue.open_run("r"), Client(client._url).get_queue(Q).open_run("r")
+    overtaken(lambda: put(other, names(5)))
+
+    assert run.close(5) == ("r", 5, 5, False)
+
+
+def test_nothing_comes_of_a_write_that_arrives_when_the_run_is_closed(proxy, client, queue, cli):
+    slow = Client(proxy.url, patience=0)
+    run = slow.get_queue(Q).open_run("r")
+    proxy.arm(Fault.HOLD, 1, having=b"LPUSH")
+    with pytest.raises(RedisAway):
+        put(run, names(5))
+    queue.open_run("r").close(0)
+
+    proxy.release()
+    assert line(cli) == []
+    slow.close()
+
+
+def test_the_run_is_a_field_of_every_snapshot():
+    assert FIELDS["run"] is str
