@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from blueque import keys
+from blueque import keys, run_census
 from blueque.connection import Redis
 from blueque.picture import Finding, Picture
 from blueque.places import TYPES, Place
@@ -29,9 +29,10 @@ from blueque.questions import (
 )
 
 _OF_A_QUEUE = {
-    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting")},
-    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash",
+    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")},
+    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset",
 }
+_UNREAD = ("lines", "settings", "runs")                # with the queue
 _BEFORE_TASKS = ("wake", "settings")                   # a queue may be paused before it has had any
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 
@@ -61,6 +62,7 @@ def take(redis: Redis) -> Census:
     _read_lines(redis, picture, types, rolls)
     _read_locks(redis, picture, types)
     _read_kept(redis, picture, types)
+    run_census.read(redis, picture, types, queues, _expect)
     pairs = _pairs(redis, picture, types, rolls)
     for queue, node in pairs:
         for name, kind in _OF_A_LISTENER.items():
@@ -113,7 +115,7 @@ def _queues(redis: Redis, picture: Picture, types: dict[str, str]) -> list[str]:
 def _read_queue(redis: Redis, picture: Picture, types: dict[str, str], queue: str, roll: Rolls) -> None:
     for kind, wanted in _OF_A_QUEUE.items():
         key = _key(kind, queue)
-        if not _expect(picture, types, key, wanted, queue) or kind in ("lines", "settings"):
+        if not _expect(picture, types, key, wanted, queue) or kind in _UNREAD:
             continue
         for texts in _READERS[wanted](redis, key):
             if kind == "listeners":
@@ -175,9 +177,10 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""),
+              *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
-        if key == keys.QUEUES or key.startswith(others) or keys.parse_line(key) is not None:
+        if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue
         its = owners.get(key) or _owners(redis, types, key, rolls)
         if len(its) == 1:
@@ -239,4 +242,6 @@ def _key(kind: str, queue: str) -> str:
     return _NAMES[kind](queue) if kind in _NAMES else Place(kind, queue).key
 
 
-_NAMES = {"listeners": keys.listeners, "nodes": keys.nodes, "lines": keys.lines, "settings": keys.settings}
+_NAMES = {
+    "listeners": keys.listeners, "nodes": keys.nodes, "lines": keys.lines, "settings": keys.settings, "runs": keys.runs,
+}

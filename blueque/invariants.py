@@ -72,6 +72,8 @@ def _broken(task: str, seen: Hash) -> Finding | None:
 def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) -> Iterator[Finding]:
     queue, status = seen.queue or "", seen.status or ""
     wanted = home(task, seen.whereabouts)
+    if seen.attempt is None and status in ("pending", "scheduled"):
+        wanted = [entry for entry in entries if entry.is_staged] or wanted
     popped = None
     if status == "pending" and wanted[0] not in entries:
         popped = next((entry for entry in entries if entry.place.kind == "reserved" and entry.place.queue == queue), None)
@@ -87,7 +89,8 @@ def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) ->
             entry.place.kind != "tasks" or not may_hold(entry, task, seen.whereabouts)
         ):
             sentence = f"{entry.place} has an entry for task {task}, which is {status}{_where(seen)} in queue {queue}."
-            yield _of_entry("misplaced", task, seen, entry, sentence, _removal(entry))
+            is_staged = any(one.is_staged for one in wanted)
+            yield _of_entry("misplaced", task, seen, entry, sentence, None if is_staged else _removal(entry))
         elif count > 1:
             yield _of_entry("double", task, seen, entry, f"{entry.place} has task {task} {count} times.", "drop_hint")
     if popped or status in HELD:
@@ -176,7 +179,9 @@ def _of_entry(code: str, task: str | None, seen: Hash | None, entry: Entry, sent
     return Finding(code, place.key, task, queue, sentence, fix, place.node or None, text, place, seen)
 
 
-def _removal(entry: Entry) -> str:
+def _removal(entry: Entry) -> str | None:
+    if entry.is_staged:                                # what was decided is published, and drops out of the line then
+        return None
     return "free" if entry.place.kind in ROOM else "drop_hint"
 
 

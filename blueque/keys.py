@@ -126,6 +126,14 @@ def manifest(queue: str, run_name: str) -> str:        # list: names of the chun
     return f"blueque_manifest_{run_name}_{queue}"
 
 
+def parse_run(key: str) -> tuple[str, str] | None:
+    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None: it is of no run."""
+    kind, _, rest = key.removeprefix(PREFIX).partition("_")
+    if kind == "ledger":
+        rest = rest.partition("_")[2]
+    return (kind, rest) if kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX) else None
+
+
 def started_member(node: str, pid: int | str, task_id: str) -> str:
     return f"{node} {pid} {task_id}"
 

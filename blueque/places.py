@@ -11,7 +11,8 @@ from blueque.lines import DEFAULT, line_of
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
-LISTS = ("pending", "line", "reserved", *FINISHED)     # the places that are lists; of the others none holds a thing twice
+# The places that are lists; of the others none holds a thing twice.
+LISTS = ("pending", "line", "reserved", "staged", *FINISHED)
 ROOM = ("lock", "counted")                             # what an attempt holds besides its task
 TYPES = {
     "scheduled": "zset", "tasks": "zset", "started": "set", "wake": "zset", "orders": "zset",
@@ -37,9 +38,9 @@ class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
     kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the index), wake, orders,
-    counted, lock or waiting.
+    counted, lock, waiting or staged.
     node: of a listener's own. line: the name of a line besides `pending`.
-    lock and waiting are of no queue; their `line` is the name of the lock.
+    lock, waiting and staged are of no queue; their `line` is the name of the lock, or of the chunk.
     """
 
     kind: str
@@ -53,6 +54,8 @@ class Place(NamedTuple):
             return keys.line(self.queue, self.line)
         if self.kind in _OF_A_LOCK:
             return _OF_A_LOCK[self.kind](self.line)
+        if self.kind == "staged":
+            return keys.staged(self.line)
         if self.kind in _OF_A_LISTENER:
             return _OF_A_LISTENER[self.kind](self.queue, self.node)
         return _KEYS[self.kind](self.queue)
@@ -60,14 +63,21 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         if self.kind in _OF_A_LOCK:
             return f"the set of {'those who hold' if self.kind == 'lock' else 'lines that wait for'} lock {self.line}"
+        if self.kind == "staged":
+            return f"the staged chunk {self.line}"
         return f"{_WORDS[self.kind].format(node=self.node, line=self.line)} of queue {self.queue}"
 
 
 class Entry(NamedTuple):
-    """What stands in a place: a task id, or among the started tasks `[node] [pid] [task]`."""
+    """What stands in a place: a task id; among the started tasks `[node] [pid] [task]`, in a chunk `[task] [line] [eta]`."""
 
     place: Place
     text: str
+
+    @property
+    def is_staged(self) -> bool:
+        """Tell whether the task waits out of sight for its run to be decided, or published."""
+        return self.place.kind == "staged"
 
 
 class Whereabouts(NamedTuple):

@@ -19,7 +19,7 @@ Question = tuple[Command, Callable[[Any], object]]     # and what to do with the
 
 _FIELDS = (
     "status", "queue", "node", "pid", "token", "attempt", "reclaimed_node", "updated", "priority", "needs", "lock",
-    "counted",
+    "counted", "run",
 )
 
 
@@ -78,6 +78,14 @@ def note(
                 roll.running.add(keys.parse_started_member(text)[0])
         if task is not None and (only is None or task in only):
             picture.note(task, place, text)
+
+
+def note_staged(picture: Picture, chunk: str, texts: Iterable[str], only: Iterable[str] | None = None) -> None:
+    """Remember the tasks of a chunk, without what stands before them; only these, if told which."""
+    for text in texts:
+        task = text.partition(" ")[0]
+        if only is None or task in only:
+            picture.note(task, Place("staged", "", line=chunk), text)
 
 
 def note_waiting(picture: Picture, lock: str, members: Iterable[str]) -> Iterator[Pair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from blueque import keys
+from blueque import keys, run_census
 from blueque.connection import Redis
 from blueque.picture import Finding, Hash, Picture
 from blueque.places import LISTS, TYPES, Entry, Place, home
@@ -28,10 +28,12 @@ def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tup
     """Look once more at what the findings are about, at one instant."""
     picture, tasks = Picture(oddities=dict(first.oddities)), dict[str, Hash]()
     suspects = {finding.task: finding.seen for finding in findings if finding.task is not None}
-    entries = {task: _candidates(first, task, seen or Hash()) for task, seen in suspects.items()}
+    # Before the instant, for it may take long: who is staged now has been published by then, or is staged still.
+    staged = run_census.chunks_of(redis, suspects)
+    entries = {task: _candidates(first, task, seen or Hash()) | staged.get(task, set()) for task, seen in suspects.items()}
     places = {entry.place for some in entries.values() for entry in some}
     queues = {finding.queue for finding in findings if finding.queue is not None}
-    queues |= {place.queue for place in places if place.queue}             # a lock is of none
+    queues |= {place.queue for place in places if place.queue}             # a lock is of none, and a chunk
     rolls = {queue: Rolls() for queue in queues}
     pairs = {pair for pair in first.listeners if pair[0] in queues}
     for finding in findings:

@@ -10,7 +10,7 @@ from typing import Any
 
 from blueque import protocol
 from blueque.connection import Redis
-from blueque.errors import InvalidInput, InvalidType
+from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.protocol.staging import Chunk
 from blueque.rows import Rows, relay
 from blueque.run_record import Record, staged_chunks, unpublished_chunks
@@ -109,11 +109,16 @@ class Staging:
         return discarded
 
     def _finish(self) -> Record:
-        record = None
+        record, before, is_stuck = None, None, False
         while record is None:
             names = unpublished_chunks(self._redis, self.queue, self.name)
-            for name, follower in zip(names, [*names[1:], None], strict=False):
+            if is_stuck and names == before:           # somebody has deleted keys
+                raise RunDropped(self.name, self.queue, len(names))
+            published = [
                 protocol.publish(self._redis, self.queue, self.name, name, follower)
+                for name, follower in zip(names, [*names[1:], None], strict=False)
+            ]
+            before, is_stuck = names, not any(published)
             record = protocol.finish_run(self._redis, self.queue, self.name, time.time())
         if not self.is_stream:
             protocol.prune_runs(self._redis, self.queue)

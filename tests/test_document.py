@@ -1419,7 +1419,7 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     made = {
         re.sub("@", "[]", name)
         for name in [keys.QUEUES, *[function(*["@"] * len(inspect.signature(function).parameters)) for function in functions
-                                    if not function.__name__.endswith(("started_member", "parse_line"))]]
+                                    if not function.__name__.startswith(("parse_", "started_member"))]]
     }
     # A name as in the walk-through, without placeholders, is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)

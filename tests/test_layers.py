@@ -31,7 +31,7 @@ LAYERS = {
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "run_record", "snapshots", "tables",
+        "run_census", "run_record", "snapshots", "tables",
     ],
     "objects": [
         "bulk", "batches", "rows", "runs", "staging", "client", "queue", "listener", "listener_group", "listeners",

@@ -71,6 +71,7 @@ def commit_run(
     every try. Raises RunDropped when one of them is no longer staged, OldBatch.
     """
     key, staging = keys.run(queue, run), keys.staging(queue, run)
+    others: list[str] = []
 
     def decide(reply: Sequence[str], staged: Sequence[str]) -> Answer | Change:
         known = as_hash(reply)
@@ -81,8 +82,8 @@ def commit_run(
         if batch is not None and batch < last:
             raise OldBatch(run, queue, batch, last)
         if batch == last or not is_free:
-            is_behind = batch is not None and batch > last
-            return Answer(Decision(record, record.get("decided_by") != mark, is_behind))
+            is_ours, is_behind = record.get("decided_by") == mark, batch is not None and batch > last
+            return Answer(Decision(record, not is_ours, is_behind, others if is_ours else ()))
         gone = set(names) - set(staged)
         if gone:
             raise RunDropped(run, queue, len(gone))
@@ -93,7 +94,7 @@ def commit_run(
         if names:
             commands += [("ZREM", staging, *names), ("RPUSH", keys.manifest(queue, run), *names)]
         chosen = set(names)
-        others = [name for name in staged if name not in chosen]
+        others[:] = [name for name in staged if name not in chosen]
         return Change(commands, Decision(record | decided, False, others=others))
 
     look = Look((key, staging), [("HGETALL", key), ("ZRANGE", staging, 0, -1)])
