@@ -27,7 +27,8 @@
     |-- NoServer                        there is no Redis server program on this machine
     |-- NoJava                          there is no Java on this machine, which Spark needs
     |-- NotInstalled (ImportError)      a package is missing that only some of Blueque needs; pip install what it says
-    `-- SparkEnded                      the Spark of this process has ended; another one needs another process
+    |-- SparkEnded                      the Spark of this process has ended; another one needs another process
+    `-- SubmitFailed                    the program that was given to spark-submit has failed
 """
 
 from __future__ import annotations
@@ -283,9 +284,24 @@ class NotInstalled(BluequeError, ImportError):
 class SparkEnded(BluequeError):
     """The Java process of this process's Spark session has ended. Spark starts no second one in the same process.
 
-    pid: of the Java process.
+    pid: of the Java process. ending: how that ended, in words.
     """
 
-    def __init__(self, pid: int) -> None:
-        super().__init__(f"the Spark of this process ended with its Java process {pid}: start another in another process")
-        self.pid = pid
+    def __init__(self, pid: int, ending: str) -> None:
+        super().__init__(
+            f"the Spark of this process has ended with its Java process {pid} ({ending}): start another in another process"
+        )
+        self.pid, self.ending = pid, ending
+
+
+class SubmitFailed(BluequeError):
+    """The program that was given to spark-submit has failed.
+
+    code: its exit code, or minus the signal that ended spark-submit. said: the last lines that it has printed.
+    """
+
+    def __init__(self, code: int, said: str) -> None:
+        ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        words = f"; its last lines:\n{said}" if said else ""
+        super().__init__(f"spark-submit ended with {ending}{words}")
+        self.code, self.said = code, said

@@ -14,10 +14,23 @@ from blueque.errors import NotInstalled
 if TYPE_CHECKING:
     from blueque.spark.reader import read
     from blueque.spark.sessions import session
+    from blueque.spark.submission import submit
+    from blueque.spark.tasks import task
 
-__all__ = ["read", "session"]
+__all__ = [
+    "read",
+    "session",
+    "submit",
+    "task",
+]
 
-_MODULES = {"read": "reader", "session": "sessions"}   # where each name is; the same as above, for people and mypy
+# Where each name is: the same as above, which is for mypy.
+_MODULES = {
+    "read": "reader",
+    "session": "sessions",
+    "submit": "submission",
+    "task": "tasks",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -35,12 +35,42 @@ def forget_inherited() -> bool:
     gateway = SparkContext._gateway
     if gateway is None or _is_ours(gateway):
         return False
-    gateway._gateway_client.is_connected = False       # what still holds objects of it must not ask, nor discard them there
+    _cut_off(gateway)
     java = _java(gateway)
     if java is not None and java.stdin is not None:
         java.stdin.close()                             # while anybody holds it, that Java does not end with its owner
     forget()
     return True
+
+
+def _cut_off(gateway: Any) -> None:
+    """Have objects that are left of the other process's session ask nothing, and discard nothing there."""
+    disconnect()
+    client = gateway._gateway_client
+    if hasattr(client, "java_parameters"):
+        client.java_parameters.port = 0                # of the clients in use one looks at this only, when it connects
+    connection = _connection(client)
+    if connection is not None and connection.socket is not None:
+        # Not connection.close(): that would end the other process's connection, which this is as well.
+        connection.stream.close()
+        connection.socket.close()
+        connection.socket = connection.stream = None
+    SparkContext._of_parent = gateway                  # so that it is kept: where it is collected, connections are shut down
+
+
+def disconnect() -> None:
+    """Have nobody ask Java any more, not even to discard there what is discarded here."""
+    if SparkContext._gateway is not None:
+        SparkContext._gateway._gateway_client.is_connected = False
+
+
+def drop_connection() -> None:
+    """Close the connection of this thread to Java. The next question opens another one."""
+    if SparkContext._gateway is None:
+        return
+    connection = _connection(SparkContext._gateway._gateway_client)
+    if connection is not None:
+        connection.close()
 
 
 def forget() -> None:
@@ -59,12 +89,6 @@ def java_process() -> Popen[bytes] | None:
     return _java(gateway) if gateway is not None and _is_ours(gateway) else None
 
 
-def ended_java() -> int | None:
-    """Return the pid of our Java process if it has ended; None when it has not, or there is none."""
-    java = java_process()
-    return java.pid if java is not None and java.poll() is not None else None
-
-
 def _is_ours(gateway: Any) -> bool:
     owner = vars(gateway).get(_OWNER)
     if owner is not None:
@@ -72,6 +96,11 @@ def _is_ours(gateway: Any) -> bool:
     java = _java(gateway)
     # Of one that spark-submit has started nobody can tell who has connected to it.
     return java is None or process.parent(java.pid) == os.getpid()
+
+
+def _connection(client: Any) -> Any:
+    """Return the connection of this thread; None when it has none, as always without PYSPARK_PIN_THREAD."""
+    return client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
 
 
 def _java(gateway: Any) -> Popen[bytes] | None:

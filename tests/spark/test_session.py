@@ -1,26 +1,130 @@
-"""bs.session: what every session of ours is like."""
+"""bs.session: what every session of ours is like, in a forked process too."""
 
 from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from running import is_there, until
+
+import blueque
+from blueque import InvalidInput, NoJava, SparkEnded, process
+from blueque.spark import environment
+from blueque.task_process import RunningTask
+from spark.conftest import FAST
 
 
 def find_blueque(_):
     """Return where a worker has Blueque from. In a module of the tests, which workers have to find as well."""
-    import sys
-
-    import blueque
-
     return [blueque.__file__, sys.executable]
 
 
 def test_workers_run_this_python_and_find_this_blueque(spark):
-    import sys
-
-    import blueque
-
-    assert spark.sparkContext.parallelize([1], 1).map(find_blueque).collect() == [[blueque.__file__, sys.executable]]
+    assert spark.sparkContext.parallelize([1], 1).map(find_blueque).collect() == [find_blueque(None)]
 
 
 def test_it_counts_time_in_utc_and_shows_nothing(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.uiWebUrl is None
-    assert spark.sql("select cast(timestamp '2026-11-21 00:00:00' as string)").first()[0] == "2026-11-21 00:00:00"
+
+
+def use_spark(writing, inherited, directory):
+    """What a task process does that is forked from one with a session, and whose Java is killed."""
+    import blueque.spark as bs
+    from blueque.spark import gateway
+
+    found = []
+    try:
+        with bs.task(RunningTask("id", {}, directory), "local[1]", **FAST) as spark:
+            java = gateway.java_process().pid
+            found += [java, spark.range(5).count()]
+            try:
+                inherited.count()
+            except Exception as error:                 # py4j's, of whatever kind
+                found.append(str(error))
+            os.kill(java, signal.SIGKILL)
+            spark.range(5).count()
+    except SparkEnded as error:
+        found += [error.pid, error.ending]
+    with open(writing, "w") as told:
+        json.dump(found, told)
+    return 0
+
+
+def test_a_forked_process_gets_a_session_of_its_own_and_the_other_keeps_its(spark, tmp_path):
+    numbers = spark.range(7)
+    reading, writing = os.pipe()
+    pid = process.fork(lambda: use_spark(writing, numbers, str(tmp_path)))
+    os.close(writing)
+    answers = []
+    while not process.wait_readable([reading], 0.2):   # it is starting, or asking, at the same time
+        answers.append(numbers.count())
+    with open(reading) as told:
+        java, count, refused, ended, ending = json.load(told)
+
+    assert process.wait_for(pid) == 0
+    assert java not in (None, spark.sparkContext._gateway.proc.pid)
+    assert (count, ended, ending) == (5, java, "killed by SIGKILL")
+    assert "Connection refused" in refused
+    assert {*answers} == {7} and numbers.count() == 7
+    until(lambda: not is_there(java), what="the end of its Java")
+
+
+# What needs no Java
+
+@pytest.mark.parametrize(("given", "option"), [
+    (("spark.ui.enabled", True), ("spark.ui.enabled", "true")),
+    (("spark_sql_shuffle_partitions", 8), ("spark.sql.shuffle.partitions", "8")),
+    (("spark.executorEnv.A_B", "c"), ("spark.executorEnv.A_B", "c")),
+])
+def test_options_are_taken_as_python_has_them(given, option):
+    assert environment.option(*given) == option
+
+
+@pytest.mark.parametrize(("name", "value", "said"), [
+    ("shuffle_partitions", 8, "'shuffle_partitions' is no option of Spark"),
+    ("spark.ui.port", None, "spark.ui.port of Spark is None"),
+])
+def test_what_is_no_option_is_refused(name, value, said):
+    with pytest.raises(InvalidInput, match=said):
+        environment.option(name, value)
+
+
+def test_what_is_set_already_stays(tmp_path):
+    (tmp_path / "java").touch(0o755)
+    given = {"PATH": str(tmp_path), "PYSPARK_PYTHON": "python3.11", "PYTHONPATH": "mine", "SPARK_LOCAL_IP": "10.0.0.1"}
+    environ = dict(given)
+
+    environment.prepare(environ, is_local=True)
+
+    path = environ["PYTHONPATH"].split(os.pathsep)
+    assert environ == {**given, "PYTHONPATH": os.pathsep.join(path), "PYSPARK_DRIVER_PYTHON": "python3.11"}
+    assert path[-1] == "mine"
+
+
+def test_without_java_it_says_what_to_install(tmp_path):
+    with pytest.raises(NoJava, match=r"Java 17 or newer, and there is none here: apt install"):
+        environment.prepare({"PATH": str(tmp_path)}, is_local=True)
+    with pytest.raises(NoJava, match="none in JAVA_HOME, /nowhere"):
+        environment.prepare({"PATH": os.environ["PATH"], "JAVA_HOME": "/nowhere"}, is_local=True)
+
+
+def test_whoever_configures_spark_says_where_it_runs_and_what_it_logs(tmp_path):
+    assert environment.default_master({}) == "local[*]"
+    assert environment.default_master({"MASTER": "local[3]"}) == "local[3]"
+    assert environment.default_master({"PYSPARK_GATEWAY_PORT": "1"}) is None
+    environ = {"SPARK_HOME": str(tmp_path)}
+    assert environment.default_master(environ) == "local[*]" and environment.quiet_log(environ)
+    (tmp_path / "conf").mkdir()
+    for name in ("spark-defaults.conf", "log4j2.properties"):
+        (tmp_path / "conf" / name).touch()
+    assert environment.default_master(environ) is None and not environment.quiet_log(environ)
+
+
+def test_spark_submit_is_that_of_spark_home_or_of_pyspark(tmp_path):
+    assert environment.find_submit({}).endswith("pyspark/bin/spark-submit")
+    with pytest.raises(InvalidInput, match="is SPARK_HOME right"):
+        environment.find_submit({"SPARK_HOME": str(tmp_path)})

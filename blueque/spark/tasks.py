@@ -1,0 +1,170 @@
+"""A Spark session for one task: it begins and ends with it, tells how far it is, and heeds SIGTERM."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from blueque import process
+from blueque.errors import SparkEnded
+from blueque.spark import gateway
+from blueque.spark.progress import Far, Progress, Reporter
+from blueque.spark.sessions import session
+from blueque.task import Task
+from blueque.task_process import RunningTask, current_task
+
+log = logging.getLogger("blueque")
+
+_CANCEL = 2.0                                          # seconds for the jobs to be cancelled, when SIGTERM has come
+_STOP = 30.0                                           # ... for the session to stop in order: it may have files to move
+_CLOSED = 1.0                                          # ... for Java to end after its connections have
+_END = 5.0                                             # ... for Java to end after that; then it is killed
+
+
+@contextlib.contextmanager
+def task(task: Task | None = None, master: str | None = None, **conf: Any) -> Iterator[SparkSession]:
+    """Give a task a Spark session that ends with the body.
+
+        def work(task):
+            with bs.task(task) as spark:
+                return spark.read.parquet(task.parameters["path"]).count()
+
+    The session is called blueque-[task id], and its jobs have the id as tag and description. Once a second the progress of
+    the task is told, in tasks of Spark. When the task is cancelled, or has to stop for another reason, SIGTERM comes: jobs
+    are cancelled, the body is left through SystemExit, and no process of Spark stays. A handler of the task's own for
+    SIGTERM is left in place, and then all this is its business.
+
+    task: if left out, the one that this process runs, or that has started this program, as with `submit`.
+    master, conf: see `session`. Raises what `session` does, SparkEnded when the Java process ends before the body does, and
+    LookupError when there is no task.
+    """
+    task = _current() if task is None else task
+    with _Sigterm() as sigterm:
+        spark = session(f"blueque-{task.id}", master, **conf)
+        context = spark.sparkContext
+        context.addJobTag(task.id.replace(",", " ") or "blueque")
+        context.setJobDescription(task.id)
+        # After Java has started: that is done by a fork, and a process with threads should not.
+        reporter = Reporter(Progress(context.statusTracker()), _teller(task))
+        reporter.start()
+        try:
+            yield spark
+        except BaseException as error:
+            # What the body has raised may be only what came of it that Java, too, has got SIGTERM.
+            instead = _Terminated("stopped by SIGTERM") if sigterm.has_come else _end_of_java(error)
+            _leave(spark, reporter, sigterm)
+            if instead is None or isinstance(error, _Terminated):
+                raise
+            raise instead from error
+        _leave(spark, reporter, sigterm)
+
+
+def _current() -> RunningTask:
+    try:
+        return current_task()
+    except LookupError:
+        if not os.environ.get("BLUEQUE_TASK_ID"):
+            raise
+    fields = {name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")}
+    return RunningTask(os.environ["BLUEQUE_TASK_ID"], fields, os.environ.get("BLUEQUE_TASK_DIR", os.devnull))
+
+
+def _teller(task: Task) -> Callable[[Far], object]:
+    if not isinstance(task, RunningTask):              # of a program that has its listener as a library
+        return lambda far: None
+    return lambda far: task.progress(far.done, far.total, "tasks")
+
+
+class _Terminated(SystemExit):
+    """SIGTERM has come."""
+
+
+class _Sigterm:
+    """Has SIGTERM raise in the main thread, once, unless somebody else has a use for it."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._is_over = False                          # it is too late to raise
+
+    def __enter__(self) -> _Sigterm:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if signal.getsignal(signal.SIGTERM) == self._take:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def hold(self) -> None:
+        """Raise no more: what is being done should be done to its end."""
+        self._is_over = True
+
+    def _take(self, number: int, frame: object) -> None:
+        if self.has_come or self._is_over:
+            return
+        self.has_come = True
+        # It may be waiting for an answer of Java's. Whoever asks next, on the way out, would get that one.
+        gateway.drop_connection()
+        raise _Terminated("stopped by SIGTERM")
+
+
+def _leave(spark: SparkSession, reporter: Reporter, sigterm: _Sigterm) -> None:
+    """End the session, and Java with it: a task should leave no processes."""
+    sigterm.hold()
+    java = gateway.java_process()
+    is_running = java is None or java.poll() is None
+    reporter.stop(has_last_word=is_running and not sigterm.has_come)
+    if is_running and sigterm.has_come:
+        # All jobs, not those with the tag: threads of the task do not pass it on.
+        _within(_CANCEL, spark.sparkContext.cancelAllJobs)
+    elif is_running:
+        _within(_STOP, spark.stop)
+    if java is not None:
+        _end(java, sigterm.has_come)
+
+
+def _within(seconds: float, action: Callable[[], object]) -> None:
+    """Do it in another thread, and wait so long for it: Java may not answer any more."""
+    def act() -> None:
+        try:
+            action()
+        except Exception as error:                     # Java is at its end, too; py4j raises all kinds
+            log.debug("Spark: %s", error)
+
+    thread = threading.Thread(target=act, name="blueque-spark", daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
+    if is_stopped:
+        java.terminate()                               # stops the session in order, whatever it is doing
+    gateway.disconnect()
+    if java.stdin is not None:
+        java.stdin.close()                             # it ends when it sees that
+    try:
+        java.wait(_END)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _end_of_java(error: BaseException) -> SparkEnded | None:
+    """Return what to raise instead when the body has failed because Java was gone: py4j says that in many ways."""
+    java = gateway.java_process()
+    if java is None or isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError):
+        return None
+    try:
+        return SparkEnded(java.pid, process.describe(java.wait(_CLOSED)))
+    except subprocess.TimeoutExpired:
+        return None
