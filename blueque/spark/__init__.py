@@ -12,22 +12,29 @@ from typing import TYPE_CHECKING, Any
 from blueque.errors import NotInstalled
 
 if TYPE_CHECKING:
+    from blueque.spark.analytics import failures, histogram, stats
     from blueque.spark.reader import read
     from blueque.spark.sessions import session
     from blueque.spark.submission import submit
     from blueque.spark.tasks import task
 
 __all__ = [
+    "failures",
+    "histogram",
     "read",
     "session",
+    "stats",
     "submit",
     "task",
 ]
 
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
+    "failures": "analytics",
+    "histogram": "analytics",
     "read": "reader",
     "session": "sessions",
+    "stats": "analytics",
     "submit": "submission",
     "task": "tasks",
 }
