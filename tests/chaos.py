@@ -25,6 +25,7 @@ from chaos_ledger import Ledger, Promise, Promises, Run, crowds, doubled, overla
 from chaos_producer import LOCKS
 from chaos_samples import Samples, by_listener, halves
 from chaos_stage import LOST_AFTER, QUEUE, Node, Stage, now, open_stage
+from chaos_stalls import stalls_noted
 from running import children_of, is_there
 
 from blueque import Task, keys
@@ -55,6 +56,14 @@ class Chaos:
 
     def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
+        self.log(f"this is {self._began:.3f} by the clock of the ledger")
+        with stalls_noted(self._injector.note_stall):
+            self._strike(seconds, tasks)
+            self._calm_down()
+        self._judge()
+
+    def _strike(self, seconds: float, tasks: int) -> None:
+        """Have the faults."""
         self._stage.open()
         self._until(lambda: bool(self._ledger.running), 20.0, "the first task")
         began = now()
@@ -68,8 +77,6 @@ class Chaos:
             time.sleep(LOOK)
         self._injector.finish()
         self.log("the faults have stopped")
-        self._calm_down()
-        self._judge()
 
     def log(self, text: str) -> None:
         with self._log_path.open("a") as file:
@@ -202,7 +209,7 @@ class Chaos:
         locked, crowded = crowds(self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE)
         injector = self._injector
         given_up = _given_up(self._stage)
-        wasted = redone(self._ledger.runs, tasks, injector.away, injector.killed, given_up, LOST_AFTER - TOLERANCE)
+        wasted = redone(self._ledger.runs, tasks, injector.away, given_up, LOST_AFTER - TOLERANCE)
         self.wrong += again + without + crowded + wasted + injector.unadopted + injector.never_adopted
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
@@ -228,7 +235,7 @@ class Chaos:
             "starts": len(runs), "ends": sum(run.ended for run in runs),
             "tasks started again": sum(count > 1 for count in Counter(run.task for run in runs).values()),
             "consents": sum(promise.consents for promise in tasks.values()),
-            "task processes killed": len(self._injector.killed),
+            "task processes killed": sum(run.killed is not None for run in runs),
             "adopted": f"{len(self._injector.adopted)}, the slowest after {max(self._injector.adopted, default=0.0):.1f} s",
             "faults in the midst of work": sum(self._injector.hits.values()),
             **{f"  {name}": self._injector.hits[name] for name in FAULTS},

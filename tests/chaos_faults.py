@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import signal
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
@@ -20,7 +20,6 @@ from blueque import keys
 ADOPTED_WITHIN = LEASE + 1.2                           # seconds; a frozen one is not known to be dead before its lease
 VICTIMS = 8                                            # listeners that were killed, of which one at least has an heir
 SOON = 0.05                                            # seconds until it is tried again when there was no victim
-STRUCK_WITHIN = 2.0                                    # seconds within which a transaction comes by that can be cut
 
 
 class Victim(NamedTuple):
@@ -37,7 +36,7 @@ class Victim(NamedTuple):
 
 
 class Injector:
-    """Strikes now and then, by a seed; whatever it does it takes back after a while.
+    """Strikes now and then, by a seed; whatever it does it takes back after a while, which a busy machine makes longer.
 
     log: gets a line for each thing that is done.
     """
@@ -48,13 +47,13 @@ class Injector:
         self.hits: Counter[str] = Counter()            # the victim was in the midst of work
         self.misses: Counter[str] = Counter()          # there was no such victim
         self.away: list[Away] = []
-        self.killed: dict[str, float] = {}             # task -> when its process was killed
         self.adopted: list[float] = []                 # after how many seconds a run had another listener
         self.unadopted: list[str] = []                 # runs that went on for long without one, nothing else being wrong
         self._undos: list[tuple[float, Callable[[], None]]] = []
         self._jobs: list[Callable[[], bool]] = []      # called until they are done
         self._deck: list[str] = []
         self._is_net_busy = False
+        self._armed: tuple[str, list[Wire]] | None = None   # the wires that wait for a transaction to cut
         self._next = 0.0
 
     def step(self) -> None:
@@ -62,7 +61,7 @@ class Injector:
         for undo in [item for item in self._undos if item[0] <= now()]:
             self._undos.remove(undo)
             undo[1]()
-        self._jobs = [job for job in self._jobs if not job()]
+        self._work()
         if now() >= self._next:
             self._next = now() + (self._random.uniform(0.3, 1.0) if self._strike() else SOON)
 
@@ -71,7 +70,15 @@ class Injector:
         while self._undos:
             self._undos.sort(key=lambda item: item[0])
             self._undos.pop(0)[1]()
-        until(lambda: all(job() for job in self._jobs), what="the end of the last fault")
+        self._armed = None
+        for wire in self._stage.wires:
+            wire.cuts_after = False
+        until(self._work, what="the end of the last fault")
+
+    def note_stall(self, since: float, until: float) -> None:
+        """Note that the machine stood still."""
+        self.away += [Away(node.name, "machine stood still", since, until) for node in self._stage.nodes]
+        self._log(f"the machine stood still for {until - since:.2f} s")
 
     @property
     def never(self) -> list[str]:
@@ -83,6 +90,11 @@ class Injector:
         """What is wrong when not one run has had another listener; about every other one does in time."""
         victims = self.hits["kill_listener"] + self.hits["freeze_listener_beyond_lease"]
         return [f"none of {victims} runs was adopted"] if victims >= VICTIMS and not self.adopted else []
+
+    def _work(self) -> bool:
+        """Call the jobs, each until it is done; tell whether all are."""
+        self._jobs = [job for job in self._jobs if not job()]
+        return not self._jobs
 
     def _strike(self) -> bool:
         """Try the faults in turn, each once before any is repeated, until one finds a victim."""
@@ -137,43 +149,59 @@ class Injector:
 
     # Afterwards
 
-    def _later(self, low: float, high: float, undo: Callable[[], None]) -> float:
+    def _later(self, low: float, high: float, undo: Callable[[], None], away: Iterable[Away] = ()) -> float:
+        """Take it back after a while. Somebody is away until it has been, however late that is."""
+        def take_back() -> None:
+            undo()
+            _end(away)
+
         seconds = self._random.uniform(low, high)
-        self._undos.append((now() + seconds, undo))
+        self._undos.append((now() + seconds, take_back))
         return seconds
 
-    def _unattended(self, victim: Victim, cause: str) -> None:
+    def _unattended(self, victim: Victim, cause: str, since: float) -> None:
         """Note for how long nobody attends to the run: until another listener has it, or it has ended."""
-        since = now()
+        last = since                                   # when nobody did for certain: our next look may be late
 
         def is_over() -> bool:
+            nonlocal last
             if not self._stage.is_redis_well:
                 return False
-            task = self._stage.control.get_task(victim.run.task)
+            at, task = now(), self._stage.control.get_task(victim.run.task)
             is_same = (task.status, task.attempt) == ("started", victim.run.attempt)
             if is_same and task.node == victim.name and is_there(victim.run.process or 0):
+                last = at
                 return False
-            took = now() - since
+            took = last - since
             if is_same and task.node != victim.name:
-                self.adopted.append(took)
-            elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, now()) for span in self.away):
+                self.adopted.append(now() - since)
+            elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, last) for span in self.away):
                 self.unadopted.append(f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})")
             self.away.append(Away(victim.run.node, cause, since, now()))
             return True
 
         self._jobs.append(is_over)
 
-    def _is_away(self, node: Node, cause: str, seconds: float) -> None:
-        self.away.append(Away(node.name, cause, now(), now() + seconds))
+    def _are_away(self, cause: str, nodes: Iterable[Node]) -> list[Away]:
+        """Note that nobody can attend to the nodes from now on. To be called before that is so, and ended after it."""
+        spans = [Away(node.name, cause, now()) for node in nodes]
+        self.away += spans
+        return spans
 
-    def _redis_is_away(self, seconds: float) -> None:
-        for node in self._stage.nodes:
-            self._is_away(node, "redis away", seconds)
-
-    def _start_again(self, node: Node) -> None:
+    def _start_again(self, node: Node, away: Iterable[Away]) -> None:
+        """Start its blueque-listener. Nobody attends to it before that has come up, which takes a busy machine its time."""
         node.start()
         node.is_busy = False
         self._log(f"started node={node.name}")
+        listener = node.listener
+
+        def is_up() -> bool:
+            if listener is not None and listener.is_running and not listener.log:
+                return False
+            _end(away)
+            return True
+
+        self._jobs.append(is_up)
 
     # What can be done to processes
 
@@ -181,19 +209,20 @@ class Injector:
         victim = self._listener()
         if victim is None:
             return None
+        since = now()
         victim.send(signal.SIGKILL)
         os.close(victim.pidfd)
-        self._unattended(victim, "listener killed, adopted late")
+        self._unattended(victim, "listener killed, adopted late", since)
         return f"{victim.name} task={victim.run.task}"
 
     def kill_task(self) -> str | None:
         runs = self._runs()
         if not runs:
             return None
-        run = self._random.choice(runs)
+        run, since = self._random.choice(runs), now()
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.process or 0, signal.SIGKILL)
-            self.killed[run.task] = now()
+            run.killed = (since, now())
             return f"task={run.task} attempt={run.attempt} pid={run.pid} node={run.node}"
         return None
 
@@ -201,16 +230,19 @@ class Injector:
         victim = self._listener()
         if victim is None:
             return None
+        since = now()
         victim.send(signal.SIGSTOP)
 
         def thaw() -> None:
             victim.send(signal.SIGCONT)
             os.close(victim.pidfd)
             self._log(f"thawed {victim.name}")
+            if seconds <= LEASE < now() - since:       # nobody was meant to notice
+                self.away.append(Away(victim.run.node, "listener frozen", since, now()))
 
         seconds = self._later(low, high, thaw)
         if seconds > LEASE:
-            self._unattended(victim, "listener frozen, adopted late")
+            self._unattended(victim, "listener frozen, adopted late", since)
         return f"{victim.name} task={victim.run.task} for {seconds:.2f} s"
 
     def freeze_listener_briefly(self) -> str | None:
@@ -231,10 +263,10 @@ class Injector:
             if master is None or node.listener is None or not runs:
                 continue
             node.is_busy = True
+            away = self._are_away("no master", [node])
             os.kill(master, number)
             node.listener.wait()
-            seconds = self._later(0.0, 1.0, lambda node=node: self._start_again(node))  # type: ignore[misc]
-            self._is_away(node, "no master", seconds)
+            seconds = self._later(0.0, 1.0, functools.partial(self._start_again, node, away))
             return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
         return None
 
@@ -244,10 +276,9 @@ class Injector:
             if not runs:
                 continue
             node.is_busy = True
-            since = now()
+            away = self._are_away(CRASHED, [node])
             node.crash()
-            seconds = self._later(low, high, lambda node=node: self._start_again(node))  # type: ignore[misc]
-            self.away.append(Away(node.name, CRASHED, since, now() + seconds))
+            seconds = self._later(low, high, functools.partial(self._start_again, node, away))
             return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
         return None
 
@@ -263,6 +294,7 @@ class Injector:
             if not runs:
                 continue
             node.is_busy = True
+            away = self._are_away("node frozen", [node])
             node.signal_all(signal.SIGSTOP)
 
             def thaw(node: Node = node) -> None:
@@ -270,8 +302,7 @@ class Injector:
                 node.is_busy = False
                 self._log(f"thawed node={node.name}")
 
-            seconds = self._later(LEASE, LOST_AFTER + 1.0, thaw)
-            self._is_away(node, "node frozen", seconds)
+            seconds = self._later(LEASE, LOST_AFTER + 1.0, thaw, away)
             return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
         return None
 
@@ -294,6 +325,7 @@ class Injector:
         if not stage.is_redis_well or not runs:
             return None
         stage.is_redis_well = False
+        away = self._are_away("redis away", stage.nodes)
         stage.server.kill()
 
         def start() -> None:
@@ -301,8 +333,7 @@ class Injector:
             stage.is_redis_well = True
             self._log("started redis")
 
-        seconds = self._later(0.0, 1.2, start)
-        self._redis_is_away(seconds)
+        seconds = self._later(0.0, 1.2, start, away)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def freeze_redis(self) -> str | None:
@@ -310,6 +341,7 @@ class Injector:
         if not stage.is_redis_well or not runs:
             return None
         stage.is_redis_well = False
+        away = self._are_away("redis away", stage.nodes)
         os.kill(stage.server.pid, signal.SIGSTOP)
 
         def thaw() -> None:
@@ -317,8 +349,7 @@ class Injector:
             stage.is_redis_well = True
             self._log("thawed redis")
 
-        seconds = self._later(0.2, LOST_AFTER, thaw)
-        self._redis_is_away(seconds)
+        seconds = self._later(0.2, LOST_AFTER, thaw, away)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def kill_clients(self) -> str | None:
@@ -348,12 +379,10 @@ class Injector:
             return None
         where, wires = found
         self._is_net_busy = True
+        away = self._are_away("network disturbed", [node for node in self._stage.nodes if node.wire in wires])
         for wire in wires:
             do(wire)
-        seconds = self._later(low, high, lambda: self._heal(wires))
-        for node in self._stage.nodes:
-            if node.wire in wires:
-                self._is_away(node, "network disturbed", seconds)
+        seconds = self._later(low, high, lambda: self._heal(wires), away)
         return f"{where} for {seconds:.2f} s"
 
     def _heal(self, wires: list[Wire]) -> None:
@@ -373,17 +402,20 @@ class Injector:
         return self._disturb(0.2, 2.0, Wire.stall)
 
     def cut_after_exec(self) -> str | None:
-        """Lose the answer to one transaction that was executed. It strikes when one comes by."""
-        found = self._wires() if self._stage.is_redis_well else None
-        if found is None:
+        """Lose the answer to one transaction that was executed: ask for that, and tell of it once one has come by.
+
+        Waiting for it here would make all that is to be taken back late.
+        """
+        if self._armed is None:
+            self._armed = self._wires() if self._stage.is_redis_well else None
+            for wire in self._armed[1] if self._armed is not None else ():
+                wire.cuts_after = True
             return None
-        where, wires = found
-        for wire in wires:
-            wire.cuts_after = True
-        deadline = time.monotonic() + STRUCK_WITHIN
-        while all(wire.cuts_after for wire in wires) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        return None if all(wire.cuts_after for wire in wires) else where
+        where, wires = self._armed
+        if all(wire.cuts_after for wire in wires):
+            return None
+        self._armed = None
+        return where
 
     def cut_off_node_beyond_lost_after(self) -> str | None:
         if self._is_net_busy:
@@ -393,6 +425,7 @@ class Injector:
             if not runs:
                 continue
             node.is_busy = self._is_net_busy = True
+            away = self._are_away("node cut off", [node])
             how = self._random.choice([Wire.cut, Wire.stall])
             how(node.wire)
 
@@ -400,10 +433,14 @@ class Injector:
                 node.is_busy = False
                 self._heal([node.wire])
 
-            seconds = self._later(LOST_AFTER + 0.3, LOST_AFTER + 1.3, heal)
-            self._is_away(node, "node cut off", seconds)
+            seconds = self._later(LOST_AFTER + 0.3, LOST_AFTER + 1.3, heal, away)
             return f"node={node.name} tasks={len(runs)} {how.__name__} for {seconds:.2f} s"
         return None
+
+
+def _end(away: Iterable[Away]) -> None:
+    for span in away:
+        span.until = now()
 
 
 FAULTS: dict[str, Callable[[Injector], str | None]] = {

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FOREVER = float("inf")
 CRASHED = "node crashed"
@@ -22,6 +22,7 @@ class Run:
 
     pid, listener: as the task saw them. process: its pid here; None when it was gone before we looked.
     seen: when it was seen alive last, by the clock of the ledger; with `ended`, the time is exact.
+    killed: between which times its process was killed.
     """
 
     task: str
@@ -33,6 +34,7 @@ class Run:
     ended: bool = False
     process: int | None = None
     seen: float = 0.0
+    killed: tuple[float, float] | None = None
 
 
 class Lines:
@@ -89,8 +91,9 @@ class Ledger:
         self.running = going
 
 
-class Away(NamedTuple):
-    """A time for which nobody could attend to the tasks of a node, and why."""
+@dataclass
+class Away:
+    """A time for which nobody could attend to the tasks of a node, and why. It is as long as it was, not as was meant."""
 
     node: str
     cause: str
@@ -217,12 +220,11 @@ def _excuse(older: Run, newer: Run, spans: Iterable[Away], lost_after: float) ->
 
 
 def redone(
-    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], killed: dict[str, float], given_up: set[str],
-    lost_after: float,
+    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], given_up: set[str], lost_after: float
 ) -> list[str]:
     """Return the runs that came to their end, and were done again or given up although their node could tell of it.
 
-    killed: when the process of a task was killed. given_up: the tasks that were declared lost.
+    given_up: the tasks that were declared lost.
     """
     by_task: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -242,13 +244,17 @@ def redone(
             is_right = is_last_right if run.attempt == newest else has_failed
             if not run.ended or is_right or promise.consents:
                 continue
-            was_cut_short = abs(killed.get(task, 0.0) - run.seen) < LAST_WORDS
-            if not was_cut_short and not any(
+            if not _was_cut_short(run) and not any(
                 span.covers(run.node, run.seen, run.seen + LAST_WORDS) for span in [*spans, *crashes]
             ):
                 what = f"attempt {run.attempt} on node {run.node} came to its end at {run.seen:.3f}"
                 wrong.append(f"task {task}: {what}, and was done again or given up")
     return wrong
+
+
+def _was_cut_short(run: Run) -> bool:
+    """Tell whether the process was killed about when it came to its end, so that it may not have told of it."""
+    return run.killed is not None and run.killed[0] - LAST_WORDS < run.seen < run.killed[1] + LAST_WORDS
 
 
 def joined(away: Iterable[Away], between: float = BETWEEN) -> list[Away]:

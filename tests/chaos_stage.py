@@ -88,7 +88,7 @@ class Wire:
                 client.shutdown(socket.SHUT_RDWR)
 
     def heal(self) -> None:
-        self.delay, self.is_cut, self.cuts_after = 0.0, False, False
+        self.delay, self.is_cut = 0.0, False
         self._moves.set()
 
     def close(self) -> None:
