@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chaos_ledger import CRASHED, Away, Promise, Run, overlaps, redone
+from chaos_ledger import CRASHED, Away, Promise, Run, crowds, overlaps, redone
 
 LOST_AFTER = 2.7
 TASKS = {"t": Promise(is_safe=True)}
@@ -66,3 +66,19 @@ def test_what_was_done_again_is_noticed_unless_its_process_was_killed_as_it_ende
     ]
 
     assert bool(redone(runs, TASKS, [], set(), LOST_AFTER)) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("limit", "away", "crowd"),
+    [(1, [], 1), (2, [], 0), (1, [Away("a", "frozen", 1.0, 9.0)], 0), (1, [Away("b", "frozen", 1.0, 9.0)], 1)],
+)
+def test_a_lock_that_too_many_hold_is_noticed_unless_a_node_was_away(limit, away, crowd):
+    runs = [
+        Run("t1", 1, 11, 1, "a", began=0.5, seen=6.0), Run("t2", 1, 12, 2, "b", began=5.0, seen=7.0),
+        Run("t3", 1, 13, 3, "b", began=7.5, seen=8.0), Run("free", 1, 14, 3, "b", began=0.0, seen=9.0),
+    ]
+    tasks = {task: Promise(lock="one" if task != "free" else None) for task in ("t1", "t2", "t3", "free")}
+
+    held, wrong = crowds(runs, tasks, away, {"one": limit}, 3.0)
+
+    assert (held, len(wrong)) == (3, crowd)
