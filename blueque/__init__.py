@@ -8,7 +8,9 @@ task_process.py (what runs a task), master.py and scheduler.py (the daemons), cl
 from blueque.client import Client
 from blueque.config import Config
 from blueque.errors import (
+    ArchiveRefused,
     BatchFailed,
+    BatchTaken,
     BluequeError,
     ConfigRefused,
     Contended,
@@ -53,7 +55,9 @@ from blueque.verdicts import Fail, RetryLater
 from blueque.version import __version__
 
 __all__ = [
+    "ArchiveRefused",
     "BatchFailed",
+    "BatchTaken",
     "BluequeError",
     "Client",
     "Config",

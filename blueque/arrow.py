@@ -5,13 +5,12 @@ pyarrow is imported when first needed: it takes 200 ms and 60 MB, and who only e
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
-from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.columns import COLUMNS
+from blueque.columns import COLUMNS, FIRST_SECOND, to_microseconds, to_whole
 from blueque.errors import NotInstalled
 from blueque.values import LAST_SECOND
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Texts = Sequence[str | None]
-
-_FIRST_SECOND = -62135596800.0                         # of the year 1
 
 
 class Made(NamedTuple):
@@ -30,7 +27,7 @@ class Made(NamedTuple):
     odd: Sequence[int] = ()
 
 
-@cache
+@functools.cache
 def pyarrow() -> ModuleType:
     """Return pyarrow. Raises NotInstalled."""
     try:
@@ -41,7 +38,7 @@ def pyarrow() -> ModuleType:
     return pyarrow
 
 
-@cache
+@functools.cache
 def types() -> dict[str, pa.DataType]:
     """Return the type of each kind of column."""
     pa = pyarrow()
@@ -75,7 +72,7 @@ def _times(seconds: pa.Array) -> pa.Array:
     pa = pyarrow()
     numbers = seconds.cast(pa.float64())
     extremes = pa.compute.min_max(numbers).as_py()
-    if not _FIRST_SECOND <= extremes["min"] <= extremes["max"] <= LAST_SECOND:
+    if not FIRST_SECOND <= extremes["min"] <= extremes["max"] <= LAST_SECOND:
         raise pa.ArrowInvalid("not in any year of the calendar")
     return pa.compute.round(pa.compute.multiply(numbers, 1e6)).cast(pa.int64()).cast(types()["timestamp"])
 
@@ -96,25 +93,6 @@ def _to_readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _to_whole(bits: int) -> Callable[[str], int | None]:
-    def to_whole(text: str) -> int | None:
-        try:
-            number = int(text)
-        except ValueError:
-            return None
-        return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
-
-    return to_whole
-
-
-def _to_microseconds(text: str) -> int | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return round(seconds * 1e6) if math.isfinite(seconds) and _FIRST_SECOND <= seconds <= LAST_SECOND else None
-
-
 _MAKERS: dict[str, Callable[[str], Any]] = {
-    "string": _to_readable, "int": _to_whole(32), "long": _to_whole(64), "timestamp": _to_microseconds,
+    "string": _to_readable, "int": to_whole, "long": functools.partial(to_whole, bits=64), "timestamp": to_microseconds,
 }

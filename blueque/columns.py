@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType
+from blueque.values import LAST_SECOND
+
+FIRST_SECOND = -62135596800.0                          # of the year 1
 
 TASK_ID, LISTED_AS, OTHER = "task_id", "listed_as", "other"
 
@@ -56,3 +60,21 @@ def require_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
     if twice or not fields:
         raise InvalidInput(f"the column {twice[0]!r} is named twice" if twice else "no column is named")
     return tuple(fields)
+
+
+def to_microseconds(text: str) -> int | None:
+    """Return Unix seconds as microseconds; None: they are none, or in no year of the calendar."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return round(seconds * 1e6) if math.isfinite(seconds) and FIRST_SECOND <= seconds <= LAST_SECOND else None
+
+
+def to_whole(text: str, bits: int = 32) -> int | None:
+    """Return a whole number; None: it is none, or takes more bits."""
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None

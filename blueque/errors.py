@@ -23,6 +23,8 @@
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
     |-- SnapshotGone                    the snapshot has expired while it was read; take another, keep it longer
+    |-- BatchTaken                      another archiver goes on with our batch; stop, and wait for it
+    |-- ArchiveRefused                  the directory cannot be an archive, or not this one; it says which could
     |-- SpoolRefused                    the spool directory cannot be used; choose another
     |-- NoServer                        there is no Redis server program on this machine
     |-- NoJava                          there is no Java on this machine, which Spark needs
@@ -250,6 +252,22 @@ class SnapshotGone(BluequeError):
     def __init__(self, key: str) -> None:
         super().__init__(f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer")
         self.key = key
+
+
+class BatchTaken(BluequeError):
+    """The batch of this archiver was taken over by another, or is finished. Nothing was written."""
+
+    def __init__(self, queue: str, batch: str) -> None:
+        super().__init__(f"batch {batch} of queue {queue!r} is another archiver's now")
+        self.queue, self.batch = queue, batch
+
+
+class ArchiveRefused(BluequeError):
+    """The directory cannot be used as an archive. Nothing was deleted from Redis."""
+
+    def __init__(self, directory: str, why: str) -> None:
+        super().__init__(f"{directory}: {why}")
+        self.directory, self.why = directory, why
 
 
 class SpoolRefused(BluequeError):

@@ -195,6 +195,11 @@ class Inspector:
         found = zip(places, lists, strict=True)
         return {place: [(one, _ended_at(next(snapshots), place)) for one in ids] for place, ids in found}
 
+    def archiving(self, queue: str) -> dict[str, str]:
+        """Return the record of the batch that is on its way into an archive; empty: there is none."""
+        (reply,) = self._redis.read(("HGETALL", keys.archive(queue)))
+        return as_hash(reply)
+
     def nodes(self) -> list[Node]:
         """Return the listeners of all queues, by queue and name: three round trips."""
         return survey.all_nodes(self._redis)

@@ -58,6 +58,10 @@ def frozen(snapshot: str, part: str, queue: str) -> str:   # list or zset that e
     return f"blueque_frozen_{snapshot}_{part}_{queue}"
 
 
+def archive(queue: str) -> str:                         # hash: the batch that is on its way into an archive
+    return f"blueque_archive_{queue}"
+
+
 def scheduled(queue: str) -> str:                      # zset: task ids, scored by `eta` in Unix seconds
     return f"blueque_scheduled_tasks_{queue}"
 

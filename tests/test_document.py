@@ -25,6 +25,7 @@ from blueque import keys, protocol, run_record
 from blueque.connection import Redis
 from blueque.embedded import Server
 from blueque.errors import (
+    BatchTaken,
     BluequeError,
     NodeTaken,
     NotCancellable,
@@ -40,6 +41,7 @@ from blueque.errors import (
     WrongRun,
 )
 from blueque.places import STATUSES, Place
+from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.runs import RunBatch
 from blueque.protocol.several import Pulse
@@ -407,6 +409,49 @@ def freeze(queues: Sequence[str], statuses: Sequence[str]) -> Given:
 
 def thaw(redis: Redis) -> None:
     protocol.thaw(redis, "s1", THAW["COPY"])
+
+
+WHO = {"by": "ann@host", "pid": 7}
+BATCH = {
+    **TASK, "BATCH": "b1", "WRITER": "w", "PLACE": ["directory", "/archive", "archive", "a1"], "FACTS": flat(WHO),
+}
+ERASE = {
+    **BATCH, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "COUNT": 2, "COMPLETE": ["t1"], "FAILED": [], "CANCELLED": ["t2"],
+    "KEPT": ["t2"], "MARK": ["m"], "KEEP": [60],
+}
+
+
+def claim_batch(writer: str, over: str | None = None) -> Given:
+    place = {"directory": "/archive", "archive": "a1"}
+    return lambda redis: protocol.claim_batch(redis, Q, "b1", writer, WHO, place, 9.25, over)
+
+
+def beat_batch(redis: Redis) -> None:
+    protocol.beat_batch(redis, Q, "b1", "w", 9.25)
+
+
+def mark_batch(state: str, **facts: str | int) -> Given:
+    return lambda redis: protocol.mark_batch(redis, Q, "b1", "w", state, facts, 9.25)
+
+
+def erase(*rows: tuple[str, str, float, int | None]) -> Given:
+    written = [Written(task, status, round(updated * 1e6), attempts) for task, status, updated, attempts in rows]
+    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
+
+
+def cancelled_with_key(task: str) -> Given:
+    return given(
+        enqueued(task, key="a", keep=60, enqueued_by="m"),
+        lambda redis: protocol.cancel(redis, Q, task, "ann", None, 9.25),
+    )
+
+
+def finish_batch(redis: Redis) -> None:
+    protocol.finish_batch(redis, Q, "b1", "w")
+
+
+def leave_batch(writer: str) -> Given:
+    return lambda redis: protocol.leave_batch(redis, Q, "b1", writer)
 
 
 def fenced(*held: Given) -> Given:
@@ -1122,6 +1167,29 @@ SAMPLES = [
     Sample("freeze", "finished tasks", nothing, freeze([Q], ["complete", "failed", "cancelled"]), FREEZE),
     Sample("freeze", "all of two queues", given(enqueued("t0", **IS_URGENT), registered(), started("t1")),
            freeze([Q, "audio"], STATUSES), FREEZE_ALL),
+    Sample("claim_batch", "there is none", nothing, claim_batch("w"), BATCH),
+    Sample("claim_batch", "somebody else's", claim_batch("v"), claim_batch("w"), BATCH, until="MULTI"),
+    Sample("claim_batch", "of one that is dead", claim_batch("v"), claim_batch("w", over="v"), BATCH, block=1),
+    Sample("claim_batch", "of one that has left", given(claim_batch("v"), leave_batch("v")), claim_batch("w", over=""),
+           BATCH, block=1),
+    Sample("beat_batch", "as usual", claim_batch("w"), beat_batch, BATCH),
+    Sample("beat_batch", "taken over", claim_batch("v"), beat_batch, BATCH, until="MULTI", refuses=BatchTaken),
+    Sample("mark_batch", "written", claim_batch("w"), mark_batch("written", staging="w", rows=2),
+           {**BATCH, "STATE": "written", "MORE": ["staging", "w", "rows", 2]}),
+    Sample("mark_batch", "again", given(claim_batch("w"), mark_batch("published")), mark_batch("published"), BATCH,
+           until="MULTI"),
+    Sample("mark_batch", "taken over", claim_batch("v"), mark_batch("written"), BATCH, until="MULTI", refuses=BatchTaken),
+    Sample("erase", "as usual", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
+           erase(("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)), ERASE),
+    Sample("erase", "put in line again since", given(claim_batch("w"), failed("t1"), requeue),
+           erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
+    Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI",
+           refuses=BatchTaken),
+    Sample("finish_batch", "as usual", claim_batch("w"), finish_batch, BATCH),
+    Sample("finish_batch", "again", nothing, finish_batch, BATCH, until="MULTI"),
+    Sample("finish_batch", "taken over", claim_batch("v"), finish_batch, BATCH, until="MULTI", refuses=BatchTaken),
+    Sample("leave_batch", "as usual", claim_batch("w"), leave_batch("w"), BATCH),
+    Sample("leave_batch", "taken over", claim_batch("v"), leave_batch("w"), BATCH, until="MULTI"),
     Sample("thaw", "as usual", freeze([Q], ["complete"]), thaw, THAW),
     Sample("thaw", "again", nothing, thaw, THAW, until="MULTI"),
     Sample("drop_line", "with a priority", nothing, drop_line("5,gpu=1"), {**TASK, **URGENT}),

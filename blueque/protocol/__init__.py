@@ -4,9 +4,11 @@ submit.py has what producers and schedulers do, bulk.py the same for many tasks 
 it is done once or as a whole, membership.py the life of a
 listener, several.py that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt,
 waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
-what an audit finds to do, freezing.py is for those who read many tasks; transaction.py is the executor they all go through.
+what an audit finds to do, freezing.py is for those who read many tasks, archiving.py for those who
+move them into an archive; transaction.py is the executor they all go through.
 """
 
+from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch
 from blueque.protocol.bulk import enqueue_many, schedule_many
 from blueque.protocol.control import cancel, order, requeue
 from blueque.protocol.freezing import freeze, thaw
@@ -36,9 +38,11 @@ __all__ = [
     "adopt",
     "beat",
     "beat_all",
+    "beat_batch",
     "call",
     "cancel",
     "claim",
+    "claim_batch",
     "close_run",
     "commit_run",
     "complete",
@@ -53,13 +57,17 @@ __all__ = [
     "enqueue_due",
     "enqueue_many",
     "enqueue_run",
+    "erase",
     "fail",
     "fence",
+    "finish_batch",
     "finish_run",
     "forget",
     "free",
     "freeze",
+    "leave_batch",
     "lose",
+    "mark_batch",
     "mend",
     "move",
     "note_line",

@@ -1,0 +1,138 @@
+"""Who archives a queue: one at a time. A dead one is succeeded by whoever comes next, a living one is waited for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from blueque import keys, process, protocol
+from blueque.archives.layout import Directory
+from blueque.connection import Redis
+from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, RedisAway
+
+BEAT = 5.0                                             # seconds between two signs of life
+LEASE = 60.0                                           # seconds without one: it is dead
+POLL = 0.5                                             # seconds between two looks at a living one
+
+log = logging.getLogger("blueque")
+
+Record = Mapping[str, str]
+
+
+class Claim:
+    """A batch that is ours to carry on, until somebody takes us for dead."""
+
+    def __init__(self, redis: Redis, record: Record, is_old: bool) -> None:
+        self._redis = redis
+        self.is_old = is_old                           # another one has begun it
+        self.queue, self.batch, self.writer = record["queue"], record["batch"], record["writer"]
+        self.state = record["state"]
+        self.staging = record.get("staging", self.writer)      # whose files count: of whom has written them
+        self.rows, self.deleted = int(record.get("rows", 0)), int(record.get("deleted", 0))
+        self._is_lost = False
+
+    def require(self) -> None:
+        """Raise BatchTaken if it was found not to be ours any more."""
+        if self._is_lost:
+            raise BatchTaken(self.queue, self.batch)
+
+    def make_sure(self) -> None:
+        """Ask Redis whether it is ours. Raises BatchTaken."""
+        protocol.beat_batch(self._redis, self.queue, self.batch, self.writer, time.time())
+
+    def mark(self, state: str, **facts: str | int) -> None:
+        """Record that it has come so far. Raises BatchTaken."""
+        self.deleted = protocol.mark_batch(self._redis, self.queue, self.batch, self.writer, state, facts, time.time())
+        self.state = state
+        log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
+
+    def finish(self) -> None:
+        protocol.finish_batch(self._redis, self.queue, self.batch, self.writer)
+
+    def leave(self) -> None:
+        """Have the next one who comes go on with it at once; if Redis is away, he has to find out that we are gone."""
+        try:
+            protocol.leave_batch(self._redis, self.queue, self.batch, self.writer)
+        except BluequeError as error:
+            log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Show that we live, from a thread of its own."""
+        is_over = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(is_over,), name="blueque-archive-beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _beat(self, is_over: threading.Event) -> None:
+        try:
+            while not is_over.wait(BEAT):
+                try:
+                    self.make_sure()
+                except BatchTaken:
+                    self._is_lost = True
+                    return
+                except RedisAway as error:             # whoever judges us cannot reach it, either
+                    log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
+        finally:
+            self._redis.close()                        # this thread's connection
+
+
+def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record], object]) -> Claim:
+    """Return the open batch of the queue, or a new one; as long as another archiver is at work on it, wait.
+
+    wait: is called with the record of the other one, twice a second; it may raise to give up.
+    Raises ArchiveRefused when the open batch belongs to another directory.
+    """
+    writer, over = os.urandom(8).hex(), None
+    batch = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
+    pid = os.getpid()
+    facts = {"by": process.user_at_host(), "pid": pid, **process.identity(pid)}
+    place = {"directory": directory.root, "archive": directory.identity}
+    judge = _Judge()
+    while True:
+        record = protocol.claim_batch(redis, queue, batch, writer, facts, place, time.time(), over)
+        if record.get("writer") == writer:
+            return Claim(redis, record, record["batch"] != batch)
+        _require_place(record, directory, queue)
+        if judge.is_dead(record, time.monotonic()):
+            over = record.get("writer", "")
+            continue
+        wait(record)
+        time.sleep(POLL)
+
+
+def _require_place(record: Record, directory: Directory, queue: str) -> None:
+    if record.get("archive") != directory.identity:
+        there = f"{record.get('directory')} ({record.get('by')})"
+        raise ArchiveRefused(
+            directory.root,
+            f"batch {record.get('batch')} of queue {queue!r} is not finished in another archive, {there}: archive into that "
+            f"one first; if it is lost for good, delete the key {keys.archive(queue)}",
+        )
+
+
+class _Judge:
+    """Judges by proof on this host, else by a record that stands still, on our own clock."""
+
+    def __init__(self) -> None:
+        self._record: Record = {}
+        self._since = 0.0
+
+    def is_dead(self, record: Record, now: float) -> bool:
+        pid = record.get("pid", "")
+        if not record.get("writer"):
+            return True                                # it has left
+        if pid.isdecimal() and not process.is_alive(int(pid), record):
+            return True
+        if record != self._record:
+            self._record, self._since = record, now
+        return now - self._since >= LEASE

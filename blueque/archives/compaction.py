@@ -1,0 +1,206 @@
+"""Many small files of a day become few large ones; killed at any point, it loses and doubles nothing.
+
+A compaction is decided by the rename of its record, `_compact/[id].json`: `add`, the file it has made, and `remove`, those
+that this one stands for. Whoever comes next applies it to the end. Readers who know of the record, as `reading` does, see
+each row once at every moment; others may see rows twice for as long as it takes to remove the old files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blueque import arrow
+from blueque.archives import durable, layout, parquet
+from blueque.archives.layout import Directory, File
+from blueque.archives.picking import FILE_FIELDS
+from blueque.errors import ArchiveRefused
+from blueque.values import require_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MIN_FILES = 8                                          # of a day, before it is worth the trouble
+TARGET = 128 * 2**20                                   # bytes of a file
+
+_RECORD, _LOCK = ".json", "lock"
+
+
+class Compacted(NamedTuple):
+    """What a compaction has made of what: numbers of files, and of the rows in them."""
+
+    before: int
+    after: int
+    rows: int
+
+
+class Pending(NamedTuple):
+    """A compaction that is decided. made: where its file was written. add: where it is to be. remove: what it stands for."""
+
+    record: str
+    made: str
+    add: File
+    remove: tuple[str, ...]
+
+
+def compact(
+    directory: str | os.PathLike[str], *, min_files: int = MIN_FILES, target: int = TARGET,
+    tell: Callable[[int, int], object] = lambda done, total: None,
+) -> Compacted:
+    """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
+
+    One at a time does this to an archive; a second one waits. Files of a batch that is not finished are left alone.
+    tell: is called with how many files are merged, and of how many.
+    Raises ArchiveRefused, NotInstalled.
+    """
+    place = layout.open_(directory)
+    require_whole(min_files, "min_files", 2, 2**31)
+    require_whole(target, "target", 1, 2**50)
+    durable.make_folder(place.compactions)
+    with _alone(place):
+        for one in pending(place):
+            _apply(place, one)
+        _clear(place)
+        groups = plan(place, min_files, target)
+        done = rows = 0
+        total = sum(map(len, groups))
+        for group in groups:
+            one = commit(place, group, merge(place, group))
+            rows += parquet.count_rows([one.add._replace(path=one.made)])
+            _apply(place, one)
+            done += len(group)
+            tell(done, total)
+    return Compacted(total, len(groups), rows)
+
+
+def pending(directory: Directory) -> list[Pending]:
+    """Return the compactions that are decided and may not be applied to the end."""
+    found = []
+    for name in layout.names(directory.compactions):
+        path = os.path.join(directory.compactions, name)
+        record = durable.read_json(path) if name.endswith(_RECORD) else None
+        if record is not None:
+            root = directory.root
+            add = File(os.path.join(root, record["add"]), record["queue"], record["day"])
+            remove = tuple(os.path.join(root, old) for old in record["remove"])
+            found.append(Pending(path, os.path.join(root, record["made"]), add, remove))
+    return found
+
+
+def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
+    """Return which files are to become one, group by group."""
+    days: dict[tuple[str, str | None], list[File]] = {}
+    for file in directory.files():
+        days.setdefault((file.queue, file.day), []).append(file)
+    # After the files: a batch that begins only now has none among them, and one that is finished can be touched.
+    groups = []
+    for (queue, _), files in days.items():
+        open_batches = tuple(directory.open_batches(queue))
+        free = [file for file in files if not os.path.basename(file.path).startswith(open_batches)]
+        small = [(file, size) for file in free if (size := os.path.getsize(file.path)) < target / 2]
+        groups += [group for group in _bins(small, target) if len(small) >= min_files and len(group) > 1]
+    return groups
+
+
+def merge(directory: Directory, group: Sequence[File]) -> str:
+    """Write the rows of these files into one that nobody sees, and return its path."""
+    from pyarrow import parquet as pq  # here: pyarrow is imported when it is needed, see arrow.py
+
+    path = os.path.join(directory.compactions, f"{uuid.uuid4().hex}{layout.SUFFIX}")
+    schema = arrow.schema(FILE_FIELDS)
+    with pq.ParquetWriter(path, schema, compression=parquet.CODEC) as writer:
+        for file in group:
+            with pq.ParquetFile(file.path) as source:
+                for number in range(source.num_row_groups):
+                    writer.write_table(as_written(source.read_row_group(number), schema, file))
+    durable.sync(path)
+    durable.sync(directory.compactions)
+    return path
+
+
+def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:
+    """Return a table in the schema that our files have: another engine may have written it a little differently."""
+    pa = arrow.pyarrow()
+    unknown = set(table.column_names) - set(schema.names)
+    if unknown:
+        raise ArchiveRefused(file.path, f"has a column {min(unknown)!r}, which no file of an archive has")
+    columns = [
+        table[field.name].cast(field.type) if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
+    """Decide that a file stands for those of a group from now on."""
+    name = os.path.splitext(os.path.basename(made))[0]
+    first = group[0]
+    add = first._replace(path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{layout.SUFFIX}"))
+    rows = parquet.count_rows(group)
+    if parquet.count_rows([add._replace(path=made)]) != rows:
+        raise ArchiveRefused(directory.root, f"the files of {first.queue!r}, {first.day}, changed while they were compacted")
+    record = os.path.join(directory.compactions, name + _RECORD)
+    said = {
+        "queue": first.queue, "day": first.day, "made": os.path.relpath(made, directory.root),
+        "add": os.path.relpath(add.path, directory.root),
+        "remove": [os.path.relpath(file.path, directory.root) for file in group],
+    }
+    durable.write_json(record, said, record + "~")
+    return Pending(record, made, add, tuple(file.path for file in group))
+
+
+def _apply(directory: Directory, one: Pending) -> None:
+    """Bring the new file in, then remove the old ones. It may have been done before, up to any point."""
+    _count(directory)
+    if not os.path.exists(one.add.path):
+        durable.move(one.made, one.add.path)
+        durable.sync(os.path.dirname(one.add.path))
+    if not os.path.exists(one.add.path):
+        raise ArchiveRefused(one.record, "says of a file that is there no more: was something removed by hand?")
+    durable.remove(one.remove)
+    durable.remove([one.record])
+
+
+def generation(directory: Directory) -> int:
+    """Return what is a larger number once old files may have been removed since."""
+    try:
+        return os.path.getsize(os.path.join(directory.compactions, _LOCK))
+    except FileNotFoundError:
+        return 0
+
+
+def _count(directory: Directory) -> None:
+    with open(os.path.join(directory.compactions, _LOCK), "a", encoding="ascii") as file:
+        file.write(".")
+
+
+def _clear(directory: Directory) -> None:
+    """Remove what a compaction has left that was never decided."""
+    durable.remove(
+        os.path.join(directory.compactions, name) for name in layout.names(directory.compactions) if name != _LOCK
+    )
+
+
+def _bins(files: Sequence[tuple[File, int]], target: int) -> Iterator[list[File]]:
+    group: list[File] = []
+    total = 0
+    for file, size in files:
+        if group and total + size > target:
+            yield group
+            group, total = [], 0
+        group.append(file)
+        total += size
+    if group:
+        yield group
+
+
+@contextmanager
+def _alone(directory: Directory) -> Iterator[Any]:
+    """Hold a lock of the kernel, which ends with the process that has it."""
+    with open(os.path.join(directory.compactions, _LOCK), "a", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file

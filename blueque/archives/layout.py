@@ -1,0 +1,152 @@
+"""Where things lie in an archive: what readers see, by queue and day, and what they do not, for its name begins with _.
+
+    queue=video.encode/day=2026-11-21/[batch]-[name].parquet      published
+    _staging/queue=video.encode/[batch]-[writer]/day=.../[name].parquet     being written by that writer
+    _compact/[id].json, [id].parquet                              a compaction, decided once the first is there
+    _archive.json                                                 which archive this is
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from blueque.archives import durable
+from blueque.errors import ArchiveRefused, InvalidInput
+
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"                  # as Hive and Spark write it
+SUFFIX = ".parquet"
+
+_MARK, _STAGING, _COMPACT = "_archive.json", "_staging", "_compact"
+# What Hive, and so Spark, does not leave as it is in the name of a partition.
+_ESCAPED = {chr(code) for code in range(1, 32)} | {*"\"#%'*/:=?\\{[]^\x7f"}
+_MAX_NAME = 255                                        # bytes, on every common file system
+
+
+class File(NamedTuple):
+    """A published file. day: as 2026-11-21; None: its tasks tell no time."""
+
+    path: str
+    queue: str
+    day: str | None
+
+
+def partition(name: str, value: str | None) -> str:
+    """Return the name of the folder of a partition."""
+    text = NO_DAY if value is None else "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
+    folder = f"{name}={text}"
+    if len(os.fsencode(folder)) > _MAX_NAME:
+        raise InvalidInput(f"the {name} {value!r} makes too long a name for a folder")
+    return folder
+
+
+def parse_partition(folder: str, name: str) -> tuple[str | None] | None:
+    """Return the value in the name of a folder, in a tuple; None: it is of no such partition."""
+    label, sign, text = folder.partition("=")
+    if label != name or not sign:
+        return None
+    return (None if text == NO_DAY else unquote(text, errors="surrogateescape"),)
+
+
+class Directory:
+    """One archive on a file system on which a rename is atomic.
+
+    root: its absolute path. identity: what tells it from another one of the same path, on another machine perhaps.
+    """
+
+    def __init__(self, root: str, identity: str) -> None:
+        self.root, self.identity = root, identity
+
+    def staging(self, queue: str, batch: str, writer: str) -> str:
+        """Return where a writer puts the files of a batch before they are published."""
+        return os.path.join(self.stagings(queue), f"{batch}-{writer}")
+
+    def stagings(self, queue: str) -> str:
+        return os.path.join(self.root, _STAGING, partition("queue", queue))
+
+    def open_batches(self, queue: str) -> list[str]:
+        """Return the beginnings of the names of files that somebody may still want to find under that name."""
+        return [name.rpartition("-")[0] + "-" for name in names(self.stagings(queue))]
+
+    @property
+    def compactions(self) -> str:
+        return os.path.join(self.root, _COMPACT)
+
+    def folder(self, queue: str, day: str | None) -> str:
+        return os.path.join(self.root, partition("queue", queue), partition("day", day))
+
+    def files(self, queue: str | None = None) -> Iterator[File]:
+        """Yield the files that are there for all to see, sorted; those of all queues, or of one."""
+        for folder in [partition("queue", queue)] if queue is not None else names(self.root):
+            of = parse_partition(folder, "queue")
+            for inner in names(os.path.join(self.root, folder)) if of is not None and of[0] is not None else ():
+                day = parse_partition(inner, "day")
+                path = os.path.join(self.root, folder, inner)
+                for name in names(path) if day is not None else ():
+                    if name.endswith(SUFFIX) and name[0] not in "._":
+                        yield File(os.path.join(path, name), of[0] or "", day[0])  # type: ignore[index]
+
+    def published(self, queue: str, batch: str) -> list[File]:
+        """Return the files of a batch."""
+        return [file for file in self.files(queue) if os.path.basename(file.path).startswith(f"{batch}-")]
+
+
+def staged(staging: str) -> Iterator[tuple[str, str | None]]:
+    """Yield path and day of the files that a writer has left there."""
+    for folder in names(staging):
+        day = parse_partition(folder, "day")
+        for name in names(os.path.join(staging, folder)) if day is not None else ():
+            if name.endswith(SUFFIX) and name[0] not in "._":
+                yield os.path.join(staging, folder, name), day[0]  # type: ignore[index]
+
+
+def create(path: str | os.PathLike[str]) -> Directory:
+    """Return the archive in this directory, which is made if need be. Raises ArchiveRefused."""
+    root = _absolute(path)
+    if os.path.exists(root) and not os.path.isdir(root):
+        raise ArchiveRefused(root, "is no directory")
+    durable.make_folder(root)
+    mark = os.path.join(root, _MARK)
+    try:
+        if durable.read_json(mark) is None:
+            temporary = f"{mark}.{uuid.uuid4().hex}"
+            durable.write_json(temporary, {"archive": uuid.uuid4().hex, "version": 1}, temporary + "~")
+            try:
+                os.link(temporary, mark)               # unlike a rename, it leaves alone what another has made meanwhile
+            except FileExistsError:
+                pass
+            os.unlink(temporary)
+            durable.sync(root)
+    except OSError as error:
+        raise ArchiveRefused(root, f"cannot be written to: {error.strerror}") from error
+    return open_(root)
+
+
+def open_(path: str | os.PathLike[str]) -> Directory:
+    """Return the archive that is in this directory. Raises ArchiveRefused."""
+    root = _absolute(path)
+    try:
+        found = durable.read_json(os.path.join(root, _MARK))
+    except (OSError, ValueError) as error:
+        raise ArchiveRefused(root, f"cannot be read: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("archive"), str):
+        raise ArchiveRefused(root, f"is no archive: it has no {_MARK}")
+    return Directory(root, found["archive"])
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if "://" in text:
+        raise ArchiveRefused(text, "is no path: an archive needs a file system on which a rename is atomic")
+    return os.path.realpath(text)
+
+
+def names(folder: str) -> list[str]:
+    """Return what is in a folder, sorted; nothing if there is none."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []

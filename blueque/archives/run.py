@@ -1,0 +1,233 @@
+"""The archive of a queue: its finished tasks go to Parquet files by day, then out of Redis, batch by batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from blueque import tables
+from blueque.archives import claims, layout, parquet, picking, steps
+from blueque.archives.claims import Claim, Record
+from blueque.archives.layout import Directory
+from blueque.archives.window import ended_before, window
+from blueque.client import Client
+from blueque.columns import ARCHIVE_FIELDS
+from blueque.connection import Redis
+from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput
+from blueque.places import FINISHED
+from blueque.settings import parse_duration
+from blueque.snapshots import Slice, Snapshot, require_statuses
+from blueque.values import require_number, require_queue_name, require_whole
+
+BATCH = 250_000                                        # tasks
+KEEP = 3600                                            # seconds that a snapshot is held; a newer one is taken in time
+
+log = logging.getLogger("blueque")
+
+
+class Progress(NamedTuple):
+    """How far the archive of a queue is.
+
+    stage: wait, write, publish or delete. done, total: tasks of this batch; of `wait` it is the record of the other one.
+    """
+
+    stage: str
+    batch: str
+    done: int = 0
+    total: int = 0
+    other: Record | None = None
+
+
+class Work(NamedTuple):
+    """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files below `staging`.
+
+    A file lies in the folder of its day and has picking.FILE_FIELDS: `[staging]/day=2026-11-21/[name].parquet`.
+    before: only what has ended before, in Unix seconds; None: all. total: how many ids the slices hold.
+    tell: takes how many are written so far, and raises BatchTaken when another has taken over.
+    """
+
+    queue: str
+    batch: str
+    pieces: list[Slice]
+    before: float | None
+    staging: str
+    total: int
+    tell: Callable[[int], None]
+
+
+class Archived(NamedTuple):
+    """What has come of an archive run.
+
+    written: tasks now in the archive. deleted: of these, gone from Redis by it; the others were changed, or deleted, since.
+    resumed: batches that another run had left unfinished.
+    """
+
+    queue: str
+    directory: str
+    batches: tuple[str, ...]
+    resumed: tuple[str, ...]
+    written: int
+    deleted: int
+    seconds: float
+
+
+Engine = Callable[[Redis, Work], None]
+Tell = Callable[[Progress], object]
+
+
+def archive(
+    queue: str,
+    directory: str | os.PathLike[str],
+    *,
+    older_than: float | str | None = None,
+    limit: int | None = None,
+    statuses: str | Iterable[str] = FINISHED,
+    url: str | None = None,
+    client: Client | None = None,
+    batch: int = BATCH,
+    engine: Engine | None = None,
+    tell: Tell = lambda progress: None,
+) -> Archived:
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis what is there then.
+
+    directory: an archive, made if need be; several queues share one. older_than: seconds since their end, or as "7d".
+    limit: how many tasks at most; batch: how many at a time. engine: what writes the files; else pyarrow does.
+    tell: is called with a Progress, often.
+    A run that was killed is continued by the next one, wherever it was; one that is at work is waited for.
+    Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol.md, "claim_batch".
+    """
+    if client is not None and url is not None:
+        raise InvalidInput("give an address or a client, not both")
+    names = require_statuses(statuses, FINISHED)
+    age = parse_duration(older_than) if isinstance(older_than, str) else older_than
+    before = None if age is None else time.time() - require_number(age, "older_than")
+    most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
+    size = require_whole(batch, "batch", 1, 10_000_000)
+    tables.schema()                                    # is pyarrow there, before anything is begun?
+    own = Client(url) if client is None else client
+    place = layout.create(directory)
+    run = _Run(own, require_queue_name(queue), place, names, before, size, engine or write, tell)
+    try:
+        return run.run(most)
+    except OSError as error:
+        if isinstance(error, BluequeError):
+            raise
+        raise ArchiveRefused(place.root, f"{error.strerror}: {error.filename or ''}".rstrip(": ")) from error
+    finally:
+        if client is None:
+            own.close()
+
+
+def write(redis: Redis, work: Work) -> None:
+    """Write the files with pyarrow: the engine for one process."""
+    files, seen = parquet.Files(work.staging), set[str]()
+    for piece in work.pieces:
+        for batch in tables.read(redis, piece, ARCHIVE_FIELDS):
+            files.write(picking.pick(batch, work.queue, work.before, seen))
+            work.tell(files.rows)
+    files.close()
+
+
+class _Run:
+    def __init__(
+        self, client: Client, queue: str, directory: Directory, statuses: list[str], before: float | None, size: int,
+        engine: Engine, tell: Tell,
+    ) -> None:
+        self._client, self._redis, self._queue, self._directory = client, client._redis, queue, directory
+        self._statuses, self._before, self._size, self._engine, self._tell = statuses, before, size, engine, tell
+        self._snapshot: Snapshot | None = None
+        self._position = 0                             # in the snapshot, up to which it is archived
+        self._batches: list[str] = []
+        self._resumed: list[str] = []
+        self._written = self._deleted = 0
+
+    def run(self, limit: int | None) -> Archived:
+        began, is_first = time.monotonic(), True
+        try:
+            while limit is None or self._written < limit:
+                if not (is_first and self._client.get_inspector().archiving(self._queue)) and not self._is_more():
+                    break
+                is_first = False
+                size = self._size if limit is None else min(self._size, limit - self._written)
+                claim = claims.take(self._redis, self._directory, self._queue, self._wait)
+                with claim.beating():
+                    self._carry(claim, size)
+        finally:
+            self._thaw()
+        return Archived(
+            self._queue, self._directory.root, tuple(self._batches), tuple(self._resumed), self._written, self._deleted,
+            time.monotonic() - began,
+        )
+
+    def _carry(self, claim: Claim, size: int) -> None:
+        try:
+            self._carry_on(claim, size)
+        except BatchTaken as error:                    # we were taken for dead; that one goes on, and we wait for it
+            log.warning("archive queue=%s: %s", self._queue, error)
+        except BaseException:
+            claim.leave()
+            raise
+
+    def _carry_on(self, claim: Claim, size: int) -> None:
+        """Take a batch from wherever it is to its end."""
+        if claim.is_old:
+            self._resumed.append(claim.batch)
+        if claim.state == "claimed":
+            self._write(claim, size)
+        if claim.state == "written":
+            steps.publish(self._directory, claim)
+        if claim.state == "published":
+            steps.delete(self._redis, self._directory, claim, lambda done: self._say("delete", claim, done, claim.rows))
+        steps.finish(self._directory, claim)
+        if claim.rows:
+            self._batches.append(claim.batch)
+            self._written += claim.rows
+            self._deleted += claim.deleted
+
+    def _write(self, claim: Claim, size: int) -> None:
+        staging = steps.prepare(self._directory, claim)
+        pieces = window(self._frozen(), self._position, size)
+        total = sum(piece.last - piece.first for piece in pieces)
+
+        def tell(done: int) -> None:
+            claim.require()
+            self._say("write", claim, done, total)
+
+        try:
+            self._engine(self._redis, Work(self._queue, claim.batch, pieces, self._before, staging, total, tell))
+            steps.write_down(self._directory, claim)
+        except OSError:
+            claim.make_sure()                          # or has another one removed what we have written?
+            raise
+        self._position += size
+
+    def _is_more(self) -> bool:
+        """Tell whether there are tasks that we have not come to."""
+        return self._position < self._frozen().rows
+
+    def _frozen(self) -> Snapshot:
+        """Return a snapshot that will be there for a while."""
+        if self._snapshot is not None and time.time() - self._snapshot.taken > KEEP / 2:
+            self._thaw()
+        if self._snapshot is None:
+            snapshot = self._client.freeze(self._queue, self._statuses, KEEP)
+            self._snapshot, self._position = snapshot, 0
+            if self._before is not None:
+                self._snapshot = ended_before(self._redis, snapshot, self._before)
+        return self._snapshot
+
+    def _thaw(self) -> None:
+        if self._snapshot is not None:
+            with suppress(BluequeError):               # it expires by itself
+                self._client.thaw(self._snapshot)
+            self._snapshot = None
+
+    def _wait(self, other: Record) -> None:
+        self._tell(Progress("wait", other.get("batch", ""), other=other))
+
+    def _say(self, stage: str, claim: Claim, done: int, total: int) -> None:
+        self._tell(Progress(stage, claim.batch, done, total))

@@ -1,0 +1,50 @@
+"""What of a snapshot goes into the next batch: from the oldest on, and no more than has ended before some time."""
+
+from __future__ import annotations
+
+from blueque import tables
+from blueque.connection import Redis
+from blueque.snapshots import Slice, Snapshot
+
+_PROBE = 8                                             # entries in a row of which one will be a task with a time
+
+
+def ended_before(redis: Redis, snapshot: Snapshot, before: float) -> Snapshot:
+    """Return the part of a snapshot that has ended before that time, if its lists are in the order of their ends.
+
+    They are, but for the clocks of the hosts; so whoever reads it looks at each task again.
+    """
+    return snapshot._replace(parts=tuple(_cut(redis, part, before) for part in snapshot.parts))
+
+
+def window(snapshot: Snapshot, position: int, size: int) -> list[Slice]:
+    """Return so many ids of a snapshot from there on, counted over all its parts."""
+    found = []
+    for part in snapshot.parts:
+        rows = part.last - part.first
+        first, last = max(position, 0), min(position + size, rows)
+        if first < last:
+            found.append(part._replace(first=part.first + first, last=part.first + last))
+        position -= rows
+    return found
+
+
+def _cut(redis: Redis, part: Slice, before: float) -> Slice:
+    low, high = part.first, part.last
+    while low < high:
+        middle = (low + high) // 2
+        ended = _ended(redis, part._replace(first=middle, last=min(middle + _PROBE, part.last)))
+        if ended is None or ended < before:
+            low = middle + 1
+        else:
+            high = middle
+    return part._replace(last=low)
+
+
+def _ended(redis: Redis, piece: Slice) -> float | None:
+    for batch in tables.read(redis, piece, ["finished", "updated"]):
+        for row in batch.to_pylist():
+            at = row["finished"] or row["updated"]
+            if at is not None:
+                return float(at.timestamp())
+    return None
