@@ -5,6 +5,9 @@ and processor.py (what users hold), recovery.py (who is dead, and what then), sl
 task_process.py (what runs a task), master.py and scheduler.py (the daemons), cli/ (the commands).
 """
 
+import importlib as _importlib
+import typing as _typing
+
 from blueque.client import Client
 from blueque.config import Config
 from blueque.errors import (
@@ -53,6 +56,19 @@ from blueque.task_id import TaskId
 from blueque.task_process import current_task
 from blueque.verdicts import Fail, RetryLater
 from blueque.version import __version__
+
+if _typing.TYPE_CHECKING:
+    from blueque.archives import archive
+
+# What most programs never use is imported when it is asked for: each fork of a listener copies what it has imported.
+_LAZY = {"archive": "blueque.archives"}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_importlib.import_module(_LAZY[name]), name)
+
 
 __all__ = [
     "ArchiveRefused",
@@ -103,5 +119,6 @@ __all__ = [
     "WrongQueue",
     "WrongRun",
     "__version__",
+    "archive",
     "current_task",
 ]

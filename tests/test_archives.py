@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from shelves import (  # noqa: E402
+from shelves import (
     DAY,
     LISTS,
     NOON,
@@ -33,9 +33,9 @@ from shelves import (  # noqa: E402
     run,
 )
 
-from blueque import ArchiveRefused, Client, InvalidInput, archives, keys, protocol  # noqa: E402
-from blueque.archives import claims, durable, layout, parquet, picking, steps  # noqa: E402
-from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS  # noqa: E402
+from blueque import ArchiveRefused, Client, InvalidInput, archives, keys, protocol
+from blueque.archives import claims, durable, layout, parquet, picking, steps
+from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 
 ESCAPED = "queue=a%2Fb_c"
 

@@ -416,8 +416,8 @@ BATCH = {
     **TASK, "BATCH": "b1", "WRITER": "w", "PLACE": ["directory", "/archive", "archive", "a1"], "FACTS": flat(WHO),
 }
 ERASE = {
-    **BATCH, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "COUNT": 2, "COMPLETE": ["t1"], "FAILED": [], "CANCELLED": ["t2"],
-    "KEPT": ["t2"], "MARK": ["m"], "KEEP": [60],
+    **BATCH, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "COUNT": 2, "COMPLETE": ["t1"], "FAILED": [],
+    "CANCELLED": ["t2"], "KEPT": ["t2"], "MARK": ["m"], "KEEP": [60],
 }
 
 
@@ -1183,8 +1183,8 @@ SAMPLES = [
            erase(("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)), ERASE),
     Sample("erase", "put in line again since", given(claim_batch("w"), failed("t1"), requeue),
            erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
-    Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI",
-           refuses=BatchTaken),
+    Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]},
+           until="MULTI", refuses=BatchTaken),
     Sample("finish_batch", "as usual", claim_batch("w"), finish_batch, BATCH),
     Sample("finish_batch", "again", nothing, finish_batch, BATCH, until="MULTI"),
     Sample("finish_batch", "taken over", claim_batch("v"), finish_batch, BATCH, until="MULTI", refuses=BatchTaken),

@@ -29,7 +29,13 @@ def test_all_is_sorted_and_is_what_the_package_shows():
     }
 
     assert sorted(blueque.__all__) == blueque.__all__
-    assert {*blueque.__all__} == shown | {"__version__"}
+    assert {*blueque.__all__} == shown | {"__version__", *blueque._LAZY}
+
+
+def test_what_is_imported_when_it_is_asked_for_is_not_before():
+    code = "import sys, blueque; print([name for name in set(blueque._LAZY.values()) if name in sys.modules])"
+
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True).stdout == "[]\n"
 
 
 def public_things() -> Iterator[tuple[str, Any]]:
