@@ -12,6 +12,7 @@ from blueque.survey import Line, to_seconds
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use
+FORGOTTEN = 86400.0                                    # seconds after which a run may have been forgotten
 SKEW = 2.0                                             # seconds between two clocks that are no matter
 
 

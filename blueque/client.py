@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import redis as redis_py
 
     from blueque.doctor import Doctor
+    from blueque.leftovers import Leftovers
 
 
 class Client:
@@ -121,6 +122,12 @@ class Client:
     def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
         """Return the same of all runs of a queue, the oldest first."""
         return run_record.load_all(self._redis, require_queue_name(queue_name))
+
+    def get_leftovers(self) -> Leftovers:
+        """Return what finds runs that nobody has ended, and ends them."""
+        from blueque.leftovers import Leftovers  # here: what a listener imports, each of its forks copies
+
+        return Leftovers(self._redis)
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""

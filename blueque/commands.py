@@ -28,6 +28,11 @@ def of_queue(verb: str, queue: str, *words: str) -> str:
     return " ".join(["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words])
 
 
+def drop_run(queue: str, run: str) -> str:
+    """Return the command that forgets a run."""
+    return of_queue(f"runs --drop={shlex.quote(run)}", queue)
+
+
 def amount(number: int) -> str:
     """Return an amount of a resource as people write it, without loss: 2, 8GiB."""
     for unit, size in _UNITS:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 
-from blueque import audit, checkup, survey
+from blueque import audit, checkup, commands, survey
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection import Redis
 from blueque.errors import RedisRefused
+from blueque.leftovers import Leftover, Leftovers
+from blueque.wording import count, span
 
 log = logging.getLogger("blueque")
 
@@ -21,13 +23,14 @@ class Doctor:
         self._redis = redis
 
     def check(self) -> list[Check]:
-        """Look at the server itself, and at whether somebody puts in line what is due."""
+        """Look at the server itself, at whether somebody puts in line what is due, and for runs that nobody has ended."""
         checks = checkup.check(self._redis)
         try:
             lines = survey.overview(self._redis).lines
         except RedisRefused:                           # a key is of a wrong type: the audit says so
             return checks
-        return [*checks, *checkup.judge_due(lines)]
+        left = Leftovers(self._redis).find([line.queue for line in lines], checkup.FORGOTTEN)
+        return [*checks, *checkup.judge_due(lines), *map(_of_run, left)]
 
     def audit(self, settle: float) -> Report:
         """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.
@@ -42,3 +45,20 @@ class Doctor:
         if is_repaired:
             log.info("%s code=%s key=%s task=%s", finding.fix, finding.code, finding.key, finding.task)
         return is_repaired
+
+
+def _of_run(left: Leftover) -> Check:
+    """Say what is left of a run. Only what is decided is work that waits; the rest costs memory."""
+    what, since = f"queue {left.queue}: run {left.run}", f"for {span(left.age)}"
+    way_out = commands.of_queue("gc", left.queue)
+    if left.way == "finish":
+        chunks = count(left.record["unpublished"], "chunk")
+        sentence = f"{what} has been decided {since}, and {chunks} of its tasks are not in line: {way_out}"
+        return Check("runs", "warn", f"{sentence} puts them there.")
+    chunks = count(len(left.chunks), "chunk")
+    if left.way == "discard":
+        sentence = f"{what} is a stream, and {chunks} that no batch has taken have been lying there {since}"
+        return Check("runs", "ok", f"{sentence}: {way_out} discards them.")
+    staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
+    way_out = commands.drop_run(left.queue, left.run)
+    return Check("runs", "ok", f"{what} has been open {since}{staged}. If nobody will end it: {way_out}.")

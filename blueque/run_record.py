@@ -22,6 +22,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "tasks": int,
     "decided_by": str,
     "created": float,
+    "decided": float,
     "finished": float,
 }
 

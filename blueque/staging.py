@@ -83,9 +83,9 @@ class Staging:
         decide = protocol.commit_run
         decision = decide(self._redis, self.queue, self.name, chosen, number, mark, time.time())
         while decision.is_behind:
-            self._finish()
+            finish(self._redis, self.queue, self.name)
             decision = decide(self._redis, self.queue, self.name, chosen, number, mark, time.time())
-        record = self._finish()
+        record = finish(self._redis, self.queue, self.name)
         self.is_committed = not self.is_stream
         left = chosen if decision.is_late else decision.others
         self.discard(left if self.is_stream else None)
@@ -98,31 +98,8 @@ class Staging:
 
         Source: docs/protocol.md, "discard".
         """
-        some = list(staged_chunks(self._redis, self.queue, self.name) if names is None else names)
-        followers = [*some[1:], None]
-        discarded = sum(
-            protocol.discard(self._redis, self.queue, self.name, name, follower)
-            for name, follower in zip(some, followers, strict=False)
-        )
-        if discarded:
-            log.info("discard run=%s queue=%s chunks=%d", self.name, self.queue, discarded)
-        return discarded
-
-    def _finish(self) -> Record:
-        record, before, is_stuck = None, None, False
-        while record is None:
-            names = unpublished_chunks(self._redis, self.queue, self.name)
-            if is_stuck and names == before:           # somebody has deleted keys
-                raise RunDropped(self.name, self.queue, len(names))
-            published = [
-                protocol.publish(self._redis, self.queue, self.name, name, follower)
-                for name, follower in zip(names, [*names[1:], None], strict=False)
-            ]
-            before, is_stuck = names, not any(published)
-            record = protocol.finish_run(self._redis, self.queue, self.name, time.time())
-        if not self.is_stream:
-            protocol.prune_runs(self._redis, self.queue)
-        return record
+        some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
+        return discard(self._redis, self.queue, self.name, some)
 
     def _require_batch(self, batch: int | None) -> int | None:
         if self.is_stream == (batch is None):
@@ -148,3 +125,35 @@ class Staging:
         is_staged = not self.is_committed and protocol.stage(redis, chunk, follower, meanwhile)
         log.debug("stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged)
         return chunk.name
+
+
+def finish(redis: Redis, queue: str, run: str) -> Record:
+    """Publish what is left of a run that is decided, or of a batch; return the record. Any number may do so at once.
+
+    Raises RunDropped when somebody has deleted chunks that are to be published.
+    """
+    record, before, is_stuck = None, None, False
+    while record is None:
+        names = unpublished_chunks(redis, queue, run)
+        if is_stuck and names == before:
+            raise RunDropped(run, queue, len(names))
+        published = [
+            protocol.publish(redis, queue, run, name, follower)
+            for name, follower in zip(names, [*names[1:], None], strict=False)
+        ]
+        before, is_stuck = names, not any(published)
+        record = protocol.finish_run(redis, queue, run, time.time())
+    if record["kind"] != "stream":
+        protocol.prune_runs(redis, queue)
+    return record
+
+
+def discard(redis: Redis, queue: str, run: str, names: Sequence[str]) -> int:
+    """Delete what is staged in these chunks, unless it is decided; return how many chunks that were."""
+    discarded = sum(
+        protocol.discard(redis, queue, run, name, follower)
+        for name, follower in zip(names, [*names[1:], None], strict=False)
+    )
+    if discarded:
+        log.info("discard run=%s queue=%s chunks=%d", run, queue, discarded)
+    return discarded

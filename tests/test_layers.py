@@ -34,8 +34,8 @@ LAYERS = {
         "run_census", "run_record", "snapshots", "tables",
     ],
     "objects": [
-        "archives.*", "bulk", "batches", "rows", "runs", "staging", "client", "queue", "listener", "listener_group",
-        "listeners", "freeing", "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
+        "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "listener",
+        "listener_group", "listeners", "freeing", "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

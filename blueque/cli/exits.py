@@ -40,6 +40,7 @@ from blueque.errors import (
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
+    RunDropped,
     SpoolRefused,
 )
 
@@ -53,6 +54,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotFree, REFUSED, ""),
     (NotRegistered, REFUSED, ""),
     (NodeTaken, REFUSED, ""),
+    (RunDropped, REFUSED, ""),
     (RedisAway, AWAY, "The address is from {origin}. Is Redis running there? Another one: --redis-url URL"),
     (Contended, ATTENTION, "Try again in a moment."),
     (BatchFailed, AWAY, ""),                           # it has a cause, which says more

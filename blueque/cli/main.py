@@ -27,13 +27,15 @@ _VERBS = {
     "pause": ("blueque.cli.queues", "pause"),
     "resume": ("blueque.cli.queues", "resume"),
     "limit": ("blueque.cli.queues", "limit"),
+    "runs": ("blueque.cli.runs", "runs"),
+    "gc": ("blueque.cli.runs", "gc"),
     "node": ("blueque.cli.node", "node"),
 }
 # What the help says, in so few lines that it fits a terminal.
 _HELP = [
     ("status, ls", "Show everything on one screen; list tasks."),
     ("show, why", "Show everything about one task; why it does not run."),
-    ("doctor", "Check Redis and everything in it; --fix repairs."),
+    ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
     ("enqueue", "Put tasks in a queue and print their ids."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
     ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),

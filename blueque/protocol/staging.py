@@ -87,7 +87,7 @@ def commit_run(
         gone = set(names) - set(staged)
         if gone:
             raise RunDropped(run, queue, len(gone))
-        decided: Record = {"state": "committing", "tasks": 0, "decided_by": mark}
+        decided: Record = {"state": "committing", "tasks": 0, "decided_by": mark, "decided": now}
         if batch is not None:
             decided["batch"] = batch
         commands: list[Command] = [("HSET", key, *[word for field in decided.items() for word in field])]

@@ -1,0 +1,151 @@
+"""blueque runs, blueque gc and blueque enqueue --run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_cli_actions import answer, environ, run  # noqa: F401  # fixtures
+
+from blueque import keys, protocol
+
+Q = "video"
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue(Q)
+
+
+def decide(client, name, names, batch=None):
+    """Be a committer who dies after the decision."""
+    protocol.commit_run(client._redis, Q, name, names, batch, "m", 1e9)
+
+
+# runs
+
+
+def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):  # noqa: F811
+    queue.open_run("2026-11-21", shards=4).put(["a", "b"], [b"1", b"2"])
+    done = queue.open_run("done")
+    done.put(["a", "b"], [b"1", b"2"])
+    done.close(3)
+    staging = queue.open_staging("s")
+    names = [staging.stage([b"1"]) for _ in range(3)]
+    stream = queue.open_staging("t", stream=True)
+    stream.commit([stream.stage([b"1"])], 7)
+    client.get_queue("audio").open_run("other")
+    decide(client, "s", names[:2])
+
+    everything, some, as_json = run("runs"), run("runs", "audio"), run("runs", "--json", Q)
+    lines = [line.split() for line in everything.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["RUN", "other", "2026-11-21", "done", "s", "t"]
+    assert [line[1:4] + line[-3:] for line in lines[2:]] == [
+        ["video", "keyed", "open", "-", "-", "0"],
+        ["video", "keyed", "committed", "3", "2", "0"],
+        ["video", "staged", "committing", "-", "0", "3"],
+        ["video", "stream", "open", "1", "1", "0"],
+    ]
+    assert len(some.stdout.splitlines()) == 2
+    item = json.loads(as_json.stdout)["items"][2]
+    assert item["run"] == "s"
+    assert item["decided_seconds"] == 1e9
+    assert (item["staged"], item["unpublished"]) == (1, 2)
+
+
+def test_no_runs_and_no_such_queue_are_told_apart(run, queue):  # noqa: F811
+    assert "no runs" in run("runs").stderr
+    assert run("runs", "nowhere").returncode == 3
+
+
+def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):  # noqa: F811
+    queue.open_staging("s").stage([b"1"])
+
+    refused = run("runs", Q, "--drop", "s")
+    assert (refused.returncode, cli.exists(keys.run(Q, "s"))) == (6, 1)
+    code, seen = answer(b"n\n", "runs", Q, "--drop", "s")
+    assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
+    assert "Run s is open, and would be forgotten; 1 chunk of tasks that are staged for it would be deleted." in seen
+    assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0
+    assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
+    assert run("runs", Q, "--drop", "s", "--yes").returncode == 3
+
+
+def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):  # noqa: F811
+    decide(client, "s", [queue.open_staging("s").stage([b"1"])])
+
+    result = run("runs", Q, "--drop", "s", "--yes")
+    assert result.returncode == 5
+    assert "has to be finished" in result.stderr
+    assert "blueque gc" in result.stderr
+
+
+def test_drop_wants_one_queue(run, queue):  # noqa: F811
+    assert run("runs", "--drop", "s").returncode == 2
+
+
+# gc
+
+
+def test_gc_ends_what_nobody_else_has(run, queue, client, cli):  # noqa: F811
+    queue.open_staging("s").stage([b"1"])
+    decide(client, "d", [queue.open_staging("d").stage([b"2"])])
+    assert "nothing to clear up" not in run("gc", "--dry-run").stderr      # d was decided long ago
+    assert cli.llen(keys.pending(Q)) == 0
+
+    first = run("gc")
+    assert (first.returncode, cli.llen(keys.pending(Q))) == (0, 1)         # nothing that would be lost: nobody is asked
+    assert "d  video  decided, 1 chunk to be put in line" in first.stdout
+    assert run("gc", "--older-than", "0").returncode == 6
+    second = run("gc", "--older-than", "0", "--yes")
+    assert (second.returncode, second.stdout.startswith("s  video  open, 1 staged chunk, for ")) == (0, True)
+    assert cli.keys(keys.staged("*")) == []
+    assert "nothing to clear up" in run("gc", "--older-than", "0").stderr
+
+
+def test_gc_as_json_tells_what_was_done(run, queue, client):  # noqa: F811
+    queue.open_run("r")
+    dry = json.loads(run("gc", "--older-than", "0", "--dry-run", "--json").stdout)
+    assert [(item["run"], item["way"], "done" in item) for item in dry["items"]] == [("r", "drop", False)]
+    done = json.loads(run("gc", "--older-than", "0", "--yes", "--json").stdout)
+    assert [(item["run"], item["done"]) for item in done["items"]] == [("r", True)]
+    assert client.get_runs(Q) == []
+
+
+def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):  # noqa: F811
+    name = queue.open_staging("s").stage([b"1"])
+    decide(client, "s", [name])
+    cli.delete(keys.staged(name))
+
+    result = run("gc")
+    assert result.returncode == 75
+    assert "1 of the chunks that were staged for it are gone" in result.stderr
+
+
+# enqueue --run
+
+
+def test_lines_in_a_run_are_enqueued_once(run, client, cli):  # noqa: F811
+    lines = "".join(f'{{"id": "k{number}"}}\n' for number in range(5))
+
+    first = run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=lines)
+    assert (first.returncode, len(first.stdout.split())) == (0, 5)
+    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))                 # done, and archived
+    again = run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=lines)
+    assert (again.returncode, cli.llen(keys.pending(Q))) == (0, 0)
+    assert client.get_run(Q, "r").items() >= {"state": "committed", "rows": 5, "tasks": 5}.items()
+
+
+def test_a_run_that_broke_off_is_ended_by_the_same_lines(run, client, cli):  # noqa: F811
+    broken = '{"id": "a"}\n{"id": "b"}\nno json\n'
+    assert run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=broken).returncode != 0
+    whole = broken.replace("no json", '{"id": "c"}')
+
+    assert run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=whole).returncode == 0
+    assert cli.llen(keys.pending(Q)) == client.get_run(Q, "r")["tasks"] == 3
+
+
+@pytest.mark.parametrize("words", [["1", "--run", "r"], ["--lines", "--run", "r"], ["1", "--key", "a", "--run", "r"]])
+def test_a_run_is_for_many_tasks_with_keys(run, words, state):  # noqa: F811
+    assert run("enqueue", Q, *words).returncode == 2
+    assert state() == {}
