@@ -80,9 +80,9 @@ def gc(
     blueque gc --dry-run
     blueque gc render --older-than 2d --yes
 
-    What is decided is put in line, if nobody has for a minute. What is not is forgotten, and what is staged for it deleted; it asks before. A keyed
-    run moves, for this, only when it is opened: give those that are still at it the time that they need. The exit code
-    is 75 if something could not be done, or somebody is at it again.
+    What is decided is put in line, if nobody has for a minute. What is not is forgotten, and what is staged for it
+    deleted; it asks before. A keyed run moves, for this, only when it is opened: give those that are still at it the
+    time that they need. The exit code is 75 if something could not be done, or somebody is at it again.
     """
     client = invocation.client()
     leftovers = client.get_leftovers()
@@ -129,7 +129,8 @@ def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
     try:
         client.get_leftovers().drop(queue, run)
     except WrongRun as error:
-        raise Failure(REFUSED, str(error), "blueque gc puts the rest of its tasks in line, when nobody else has for a minute.") from error
+        advice = "blueque gc puts the rest of its tasks in line, when nobody else has for a minute."
+        raise Failure(REFUSED, str(error), advice) from error
 
 
 def _end(client: Client, leftover: Leftover) -> bool:
