@@ -19,6 +19,7 @@
     |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
     |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
     |-- BatchFailed                     one batch of many tasks failed; it says which, and what is certain
+    |-- JobFailed                       a job of Spark failed; it says what is certain, and what to do
     |-- RunDropped                      somebody dropped the run, or what was staged; nothing of it comes; run it again
     |-- RedisRefused                    Redis answered with an error; trying again does not help
     |-- Contended                       too many others changed the same keys at the same time; try again
@@ -210,6 +211,18 @@ class BatchFailed(BluequeError):
         super().__init__(f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}")
         self.batch, self.position, self.done = batch, position, position
         self.ids, self.is_unknown = ids, is_unknown
+
+
+class JobFailed(BluequeError):
+    """A job of Spark that enqueues has failed. What Spark said of it is its `__cause__`.
+
+    run: under which the same can be tried again; None: it has none. reason: one sentence of what Spark said.
+    """
+
+    def __init__(self, queue: str, run: str | None, reason: str, fate: str) -> None:
+        of_run = f", run {run!r}" if run is not None else ""
+        super().__init__(f"the Spark job for queue {queue!r}{of_run} has failed: {reason}; {fate}")
+        self.queue, self.run, self.reason = queue, run, reason
 
 
 class RunDropped(BluequeError):

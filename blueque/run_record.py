@@ -62,6 +62,11 @@ def load_all(redis: Redis, queue: str) -> list[Record]:
     return _load(redis, queue, names) if names else []
 
 
+def count_ledgers(redis: Redis, queue: str, run: str, shards: int) -> int:
+    """Return how many tasks the ledgers of a keyed run know."""
+    return sum(redis.read(*[("SCARD", keys.ledger(queue, run, shard)) for shard in range(shards)]))
+
+
 def staged_chunks(redis: Redis, queue: str, run: str) -> dict[str, float]:
     """Return the chunks that are staged for a run and undecided, and when each was staged."""
     (reply,) = redis.read(("ZRANGE", keys.staging(queue, run), 0, -1, "WITHSCORES"))

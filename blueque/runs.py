@@ -13,7 +13,7 @@ from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows, relay
-from blueque.run_record import Record
+from blueque.run_record import Record, count_ledgers
 from blueque.task_id import ids_of_run_keys, shard_of
 from blueque.values import require_whole
 
@@ -88,6 +88,10 @@ class KeyedRun:
     def shard_of(self, task_id: str | bytes) -> int:
         """Return the shard of a task: chunks of different shards never get into each other's way."""
         return shard_of(task_id, self.shards)
+
+    def count(self) -> int:
+        """Return how many tasks the run has made so far; 0 once it is committed: then its record tells."""
+        return count_ledgers(self._redis, self.queue, self.name, self.shards)
 
     def close(self, rows: int) -> RunOutcome:
         """Declare that all of the run is there: whoever puts or closes it from now on changes nothing.

@@ -17,6 +17,15 @@ CENTURY = 36525 * 86400.0                              # seconds; nothing that i
 _FLAT = frozenset({str, int, float, bool, type(None)})  # what holds nothing else
 
 
+class Encoded:
+    """Parameters that are text of UTF-8 already: a str, or a value in JSON."""
+
+    __slots__ = ("is_json", "text")
+
+    def __init__(self, text: bytes, is_json: bool) -> None:
+        self.text, self.is_json = text, is_json
+
+
 def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     """Return (text, encoding): a string as it is and None, anything else as JSON and "json".
 
@@ -26,6 +35,8 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     """
     if isinstance(value, str):
         text, encoding = value, None
+    elif isinstance(value, Encoded):
+        text, encoding = value.text.decode(), "json" if value.is_json else None
     elif isinstance(value, bytes | bytearray | memoryview):
         raise InvalidType(f"{what}: {type(value).__name__} cannot be stored; decode it, or pass a str of base64")
     else:

@@ -13,12 +13,15 @@ from blueque.errors import NotInstalled
 
 if TYPE_CHECKING:
     from blueque.spark.analytics import failures, histogram, stats
+    from blueque.spark.enqueueing import Enqueued, enqueue
     from blueque.spark.reader import read
     from blueque.spark.sessions import session
     from blueque.spark.submission import submit
     from blueque.spark.tasks import task
 
 __all__ = [
+    "Enqueued",
+    "enqueue",
     "failures",
     "histogram",
     "read",
@@ -30,6 +33,8 @@ __all__ = [
 
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
+    "Enqueued": "enqueueing",
+    "enqueue": "enqueueing",
     "failures": "analytics",
     "histogram": "analytics",
     "read": "reader",

@@ -1,16 +1,23 @@
 """What Spark asks of the data source `blueque`: the class that it finds is in discovery/pyspark_blueque.
 
 These run in Python processes that Spark starts beside its driver, so nothing here shares anything with your program.
+Writing is by sink.py (what the options say), layout.py (what the columns hold), writer.py and stream.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from blueque.errors import BluequeError, InvalidInput
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
+
+
+Made = TypeVar("Made")
 
 
 def schema(options: Mapping[str, str]) -> StructType:
@@ -25,3 +32,40 @@ def reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
     from blueque.spark.reader import make_reader  # here: who writes needs none of it
 
     return make_reader(schema, options)
+
+
+def _in_short(make: Callable[..., Made]) -> Callable[..., Made]:
+    """Have our own errors come without the way they took: Spark shows all of it, before the sentence."""
+
+    @functools.wraps(make)
+    def made(*given: Any) -> Made:
+        try:
+            return make(*given)
+        except BluequeError as error:
+            told = error
+        raise told.with_traceback(None) from None
+
+    return made
+
+
+@_in_short
+def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> DataSourceWriter:
+    """Return what writes a frame. Raises InvalidInput before any row is looked at."""
+    from blueque.spark.writer import make_writer  # here: who reads needs none of it
+
+    _refuse_overwrite(overwrite)
+    return make_writer(schema, options)
+
+
+@_in_short
+def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> DataSourceStreamWriter:
+    """Return what writes the batches of a stream. Raises InvalidInput before any row is looked at."""
+    from blueque.spark.stream import make_stream_writer  # here: who reads needs none of it
+
+    _refuse_overwrite(overwrite)
+    return make_stream_writer(schema, options)
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidInput("mode 'overwrite' would mean to empty the queue first: write with mode 'append'")

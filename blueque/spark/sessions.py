@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from blueque import process
 from blueque.errors import SparkEnded
@@ -19,6 +20,7 @@ QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+NO_COLUMNS = StructType([])
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -53,3 +55,11 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
     found = builder.getOrCreate()
     gateway.claim()
     return found
+
+
+def activate(session: SparkSession) -> None:
+    """Have this thread use the session: where it has none, Spark does not find sources that are written in Python.
+
+    Its Java has a thread for each of ours, and only that in which the session was made has one by itself.
+    """
+    session.createDataFrame([], NO_COLUMNS)            # does so, and is the cheapest call of the public ones that do

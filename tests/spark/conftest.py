@@ -31,11 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session, with two threads. Its workers find the modules of the tests, and it leaves nothing in the checkout."""
+    """The session: two threads, and four tries for each task. Its workers find the modules of the tests.
+
+    It leaves nothing in the checkout.
+    """
     import blueque.spark as bs  # here: tests without a session need no pyspark
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
-        found = bs.session("tests", "local[2]", **FAST)
+        found = bs.session("tests", "local[2,4]", **FAST)
     yield found
     found.stop()

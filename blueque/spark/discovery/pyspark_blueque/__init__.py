@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The queues of a Redis, as Spark sees them: tasks as rows.
+    """The queues of a Redis, as Spark sees them: tasks as rows, to read, to write, and to write from streams.
 
     docs/pipelines.md has the options; what becomes of them is in blueque/spark/datasource.py.
     """
@@ -34,3 +34,13 @@ class DefaultSource(DataSource):
         from blueque.spark import datasource
 
         return datasource.reader(schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from blueque.spark import datasource
+
+        return datasource.writer(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from blueque.spark import datasource
+
+        return datasource.stream_writer(schema, self.options, overwrite)

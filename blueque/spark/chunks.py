@@ -1,0 +1,109 @@
+"""Chunks: rows cut into what is good for one transaction, and put together by the shard of their task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from blueque.rows import MAX_ROWS, Rows
+from blueque.task_id import shard_of
+
+MAX_BYTES = 4 * 2**20                                  # of parameters in one transaction: Redis does nothing else meanwhile
+HELD_BYTES = 32 * 2**20                                # of parameters in all buckets together
+
+
+def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
+    """Yield the rows in chunks: so many, and so many bytes of parameters."""
+    start = size = 0
+    for place, text in enumerate(rows.parameters):
+        if place - start == MAX_ROWS or (size + len(text) > most_bytes and place > start):
+            yield _between(rows, start, place)
+            start, size = place, 0
+        size += len(text)
+    if start < len(rows.parameters):
+        yield _between(rows, start, len(rows.parameters)) if start else rows
+
+
+def by_shard(pieces: Iterable[Rows], shards: int, held_bytes: int = HELD_BYTES) -> Iterator[Rows]:
+    """Yield the rows in chunks, each of one shard as far as that can be had without holding too many rows.
+
+    This is for speed only: tasks of Spark that write at a time seldom meet in one ledger then. pieces: with ids.
+    """
+    buckets = _Buckets(shards)
+    for rows in pieces:
+        yield from buckets.put(rows)
+        while buckets.size > held_bytes:
+            yield from split(buckets.take_largest())
+    yield from buckets.rest()
+
+
+class _Buckets:
+    """Rows that wait until there are enough of their shard."""
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._pieces: dict[int, list[Rows]] = {}
+        self._counts = [0] * shards
+        self._sizes = [0] * shards
+        self.size = 0
+
+    def put(self, rows: Rows) -> Iterator[Rows]:
+        """Take rows, and yield the chunks that are full by it."""
+        places: dict[int, list[int]] = {}
+        for place, task in enumerate(rows.ids or ()):
+            places.setdefault(shard_of(task, self._shards), []).append(place)
+        for shard, its in places.items():
+            self._add(shard, _at(rows, its) if len(places) > 1 else rows)
+            if self._counts[shard] >= MAX_ROWS:
+                *full, last = split(self._take(shard))
+                yield from full
+                if len(last.parameters) == MAX_ROWS:
+                    yield last
+                else:
+                    self._add(shard, last)
+
+    def take_largest(self) -> Rows:
+        return self._take(max(range(self._shards), key=self._sizes.__getitem__))
+
+    def rest(self) -> Iterator[Rows]:
+        """Yield what is left, in chunks of several shards."""
+        left = [self._take(shard) for shard in sorted(self._pieces)]
+        if left:
+            yield from split(_together(left))
+
+    def _add(self, shard: int, rows: Rows) -> None:
+        size = sum(map(len, rows.parameters))
+        self._pieces.setdefault(shard, []).append(rows)
+        self._counts[shard] += len(rows.parameters)
+        self._sizes[shard] += size
+        self.size += size
+
+    def _take(self, shard: int) -> Rows:
+        self.size -= self._sizes[shard]
+        self._counts[shard] = self._sizes[shard] = 0
+        return _together(self._pieces.pop(shard))
+
+
+def _between(rows: Rows, start: int, end: int) -> Rows:
+    return _changed(rows, lambda name, column: column[start:end])
+
+
+def _at(rows: Rows, places: Sequence[int]) -> Rows:
+    return _changed(rows, lambda name, column: [column[place] for place in places])
+
+
+def _together(pieces: Sequence[Rows]) -> Rows:
+    """Return the rows of all pieces, which have the same columns."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return _changed(pieces[0], lambda name, _: list(chain.from_iterable(getattr(rows, name) for rows in pieces)))
+
+
+def _changed(rows: Rows, change: Callable[[str, Sequence[Any]], Sequence[Any]]) -> Rows:
+    columns: dict[str, Any] = {
+        name: change(name, column)
+        for name, column in rows._asdict().items()
+        if column is not None and name != "are_json"
+    }
+    return rows._replace(**columns)

@@ -1,0 +1,234 @@
+"""enqueue: a task for each row of a frame, made by a job of Spark, once, whatever fails and is tried again.
+
+The frame is brought into one form inside the JVM (frames.py) and written by `format("blueque")` (writer.py), whose commit
+runs in a process of its own: what it has to say is in the record of the run.
+"""
+
+from __future__ import annotations
+
+import json as json_module
+import logging
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Unpack
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
+from blueque.run_record import Record
+from blueque.spark import frames, jobs
+from blueque.spark.layout import Layout, lay_out
+from blueque.spark.sessions import activate
+from blueque.spark.sink import ForAll, Sink, parse, write_options
+from blueque.spark.writer import COUNTS, KEEP_RANDOM, open_run, open_staging, warn_of_replay
+from blueque.values import require_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FORMAT = "blueque"
+
+log = logging.getLogger("blueque")
+
+
+class Enqueued(NamedTuple):
+    """What has come of a frame.
+
+    run: None where keys count in the whole queue. rows: of the frame; of the run, if it was committed before.
+    tasks: of the run, or all that are new if there is none. new: those that were not there when this call began.
+    is_replay: the run was committed before, and nothing was written.
+    """
+
+    queue: str
+    run: str | None
+    rows: int
+    tasks: int
+    new: int
+    seconds: float
+    is_replay: bool = False
+
+    @property
+    def duplicates(self) -> int:
+        """How many rows have made no new task."""
+        return self.rows - self.new
+
+
+def enqueue(
+    df: DataFrame,
+    queue: str,
+    *,
+    key: str | Sequence[str] | None = None,
+    run: str | None = None,
+    params: str | Sequence[str] | None = None,
+    json: bool = False,
+    eta: str | float | datetime | None = None,
+    priority: int | str = 0,
+    keep: float | str | None = None,
+    url: str | None = None,
+    max_bytes: int | None = None,
+    shards: int | None = None,
+    shuffle: bool = False,
+    check: bool = True,
+    **options: Unpack[ForAll],
+) -> Enqueued:
+    """Put a task in line for each row of a frame, by a job of Spark, and return what has come of it.
+
+    key: the column, or columns, by which a row makes one task only. With a `run`, that counts in this run, and as long as
+    its record is kept, even when its tasks have been deleted; without one it counts in the queue, as for `Queue.enqueue`.
+    Rows are visible as they are written: after a failure run the same again. Without a key, all rows become visible at
+    once, when all of them are there, or none.
+    run: the name of the run. The same name again, once it is committed, changes nothing, and says so in a warning.
+    params: columns that make the parameters, as a dict; one column of text alone makes a str. If left out: all columns that
+    are nothing else, or those of the key. json: the one column of text holds JSON.
+    eta: a column of timestamps or Unix seconds, null for at once; or such a value for all. priority: a column, or for all.
+    keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
+    max_bytes: how much parameters may take. shards, shuffle: see docs/pipelines.md, "Speed".
+    check: with a key, look over all rows before any is written, in one more pass over the frame; without, a row that is
+    refused fails the job when it is met. The other options are those of `Queue.enqueue`, for all tasks.
+    Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue` raises.
+    """
+    began = time.monotonic()
+    said = write_options(
+        queue=queue, url=url, run=run, key=_names(key, "key"), params=_names(params, "params"),
+        json=str(json).lower(), eta=_time(eta), priority=priority, keep=keep, max_bytes=max_bytes, shards=shards, **options,
+    )
+    sink = parse(said)
+    layout = _lay_out(df, sink, shuffle)
+    if sink.run is not None and (known := _replay(sink)) is not None:
+        return _outcome(sink, known, 0, began, is_replay=True)
+    if sink.keys and check:
+        frames.check(df, layout)
+    job = _Job(df, sink, layout, said, shuffle)
+    if sink.keys and sink.run is None:
+        rows, new = job.enqueue_keys()
+        return Enqueued(queue, None, rows, new, new, time.monotonic() - began)
+    record, new = job.enqueue_run() if sink.keys else job.enqueue_staged()
+    return _outcome(job.sink, record, new, began)
+
+
+class _Job:
+    """One job of Spark that writes a frame."""
+
+    def __init__(self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool) -> None:
+        self.sink = sink
+        self._frame = frames.form(df, layout)
+        self._shuffle = shuffle
+        # What the environment says here, it may not say where Spark plans.
+        self._options: dict[str, str] = {**said, **frames.formed(layout), "url": sink.url, "max_bytes": str(sink.max_bytes)}
+
+    def enqueue_keys(self) -> tuple[int, int]:
+        """Write rows with keys that count in the queue; return how many there were, and how many tasks are new."""
+        with tempfile.TemporaryDirectory(prefix="blueque-") as directory:
+            path = os.path.join(directory, "counts")
+            with self.sink.connected() as client:
+                client.get_run(self.sink.queue, "-")   # if Redis does not answer, it is better said here
+            self._write({COUNTS: path}, "what was written stays, and its keys count: enqueue the same again")
+            with open(path) as file:
+                rows, new = json_module.load(file)
+        return rows, new
+
+    def enqueue_run(self) -> tuple[Record, int]:
+        """Write rows with keys of a run; return its record, and how many tasks are new."""
+        with self.sink.connected() as client:
+            run = open_run(client, self.sink)
+            before = run.count()
+        if self._shuffle:
+            self._frame = frames.by_shard(self._frame, self.sink.queue, run.name, run.shards)
+        self._write({}, "what was written stays, and counts: enqueue the same again under the same run")
+        record = _record(self.sink)
+        return record, record["tasks"] - before
+
+    def enqueue_staged(self) -> tuple[Record, int]:
+        """Write rows that become visible all at once; return the record of their run, and how many tasks there are."""
+        is_random = self.sink.run is None
+        if is_random:
+            self.sink = self.sink._replace(run=str(uuid.uuid4()), keep=self.sink.keep or KEEP_RANDOM)
+        given = {"run": str(self.sink.run)} | ({} if self.sink.keep is None else {"keep": self.sink.keep})
+        with self.sink.connected() as client:
+            open_staging(client, self.sink)            # if Redis does not answer, it is better said here
+        try:
+            self._write(given, "nothing of it is visible")
+        except BluequeError as error:
+            # Decided is decided, even if the process that published is dead: then it is for us to finish.
+            if not self._is_finished(is_random, error):
+                raise
+        record = _record(self.sink)
+        return record, record["tasks"]
+
+    def _is_finished(self, is_random: bool, error: BluequeError) -> bool:
+        try:
+            with self.sink.connected() as client:
+                staging = open_staging(client, self.sink)
+                if staging.is_committed:
+                    staging.commit([])
+                elif is_random:
+                    client.get_leftovers().drop(staging.queue, staging.name)
+                return staging.is_committed
+        except BluequeError as another:
+            error.add_note(f"blueque: what became of run {self.sink.run} is not known: {another}")
+            return False
+
+    def _write(self, more: dict[str, str], fate: str) -> None:
+        activate(self._frame.sparkSession)
+        try:
+            self._frame.write.format(FORMAT).options(**self._options | more).mode("append").save()
+        except (PySparkException, Py4JError) as error:
+            refusal = None if self.sink.keys else jobs.as_refusal(error)
+            if refusal is not None:
+                raise refusal from error
+            raise JobFailed(self.sink.queue, self.sink.run, jobs.reason(error)[1], fate) from error
+
+
+def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
+    if df.isStreaming:
+        raise InvalidInput("this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch")
+    if shuffle and not (sink.keys and sink.run):
+        raise InvalidInput("shuffle is for rows with a key in a run")
+    return lay_out(df.schema, sink)
+
+
+def _replay(sink: Sink) -> Record | None:
+    """Return the record of the run if it was decided before, and see that it is finished; None: there is work to do."""
+    with sink.connected() as client:
+        record = client.get_run(sink.queue, str(sink.run))
+        if record is None or record["state"] == "open":
+            return None
+        if record["kind"] == "staged" and not sink.keys:
+            open_staging(client, sink).commit([])
+        else:
+            open_run(client, sink)                     # refuses what is of another kind
+    warn_of_replay(sink)
+    return _record(sink)
+
+
+def _record(sink: Sink) -> Record:
+    with sink.connected() as client:
+        record = client.get_run(sink.queue, str(sink.run))
+    if record is None:
+        raise RunDropped(str(sink.run), sink.queue)
+    return record
+
+
+def _outcome(sink: Sink, record: Record, new: int, began: float, is_replay: bool = False) -> Enqueued:
+    return Enqueued(
+        sink.queue, sink.run, record["rows"], record["tasks"], new, time.monotonic() - began, is_replay
+    )
+
+
+def _names(names: str | Sequence[str] | None, option: str) -> str | None:
+    """Return names of columns as an option."""
+    if names is None:
+        return None
+    several = [names] if isinstance(names, str) else names
+    if not isinstance(several, list | tuple) or not all(isinstance(name, str) for name in several):
+        raise InvalidType(f"{option}: the name of a column, or a list of such, is needed, not {names!r}")
+    return json_module.dumps(several)
+
+
+def _time(eta: str | float | datetime | None) -> str | None:
+    return eta if eta is None or isinstance(eta, str) else str(require_time(eta))

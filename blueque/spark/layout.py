@@ -1,0 +1,186 @@
+"""Layout: which columns hold what of the tasks, checked by their types first, and by their values when they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from blueque.errors import InvalidInput, InvalidType, TooLarge
+from blueque.lines import HIGHEST, LOWEST
+from blueque.rows import Rows
+from blueque.spark import json_texts
+from blueque.spark.sink import Sink
+from blueque.task_id import MAX_KEY_BYTES
+from blueque.values import LAST_SECOND
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField, StructType
+
+SHOWN = 60                                             # characters of a value that an error quotes
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_KEYS = ("string", *_WHOLE, "date")
+_ETAS = ("timestamp", *_WHOLE, "float", "double", "decimal")
+_IN_JSON = (*_KEYS, "float", "double", "decimal", "boolean", "timestamp", "timestamp_ntz", "binary", "void")
+
+
+class Layout(NamedTuple):
+    """Which columns hold what.
+
+    is_text: the only one of parameters holds them as they are to be. are_json: what comes of them is JSON.
+    max_bytes: how much the parameters of a task may take.
+    """
+
+    parameters: tuple[str, ...]
+    is_text: bool
+    are_json: bool
+    max_bytes: int
+    keys: tuple[str, ...] = ()
+    eta: str | float | None = None                     # a column, or the same for all
+    priority: str | None = None
+
+
+def lay_out(schema: StructType, sink: Sink) -> Layout:
+    """Return which columns hold what. Raises InvalidInput and InvalidType, which name the column."""
+    fields = _fields(schema)
+    keys = tuple(_typed(fields, name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys)
+    eta = _typed(fields, sink.eta, "eta", _ETAS, "a timestamp or Unix seconds") if isinstance(sink.eta, str) else sink.eta
+    priority = None
+    if isinstance(sink.priority, str):
+        priority = _typed(fields, sink.priority, "priority", _WHOLE, "a whole number")
+    taken = {*keys, eta, priority}
+    parameters = sink.parameters or tuple(name for name in fields if name not in taken) or keys
+    _require_parameters(fields, parameters, sink)
+    chosen = [_found(fields, name, "params").dataType for name in parameters]
+    is_text = len(chosen) == 1 and kind(chosen[0]) == "string"
+    if sink.is_json and not is_text:
+        raise InvalidInput("option 'json' says that params are one column of text, and they are not")
+    for name in () if is_text else parameters:
+        require_json(fields[name].dataType, name)
+    return Layout(parameters, is_text, sink.is_json or not is_text, sink.max_bytes, keys, eta, priority)
+
+
+def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
+    """Return the rows of a batch. Raises InvalidInput for the first that is refused, which shows it."""
+    parameters = _parameters(batch, layout)
+    keys = _keys(batch, layout, parameters) if layout.keys else None
+    etas: list[float | None] | None = None
+    if layout.eta is not None:
+        etas = _etas(batch.column(layout.eta)) if isinstance(layout.eta, str) else [layout.eta] * len(parameters)
+    priorities = _priorities(batch.column(layout.priority)) if layout.priority is not None else None
+    return Rows(parameters, keys, layout.are_json, etas, priorities)
+
+
+def kind(data_type: DataType) -> str:
+    """Return how SQL calls a type, without what is in parentheses or behind a `<`."""
+    name = data_type.simpleString().partition("(")[0].partition("<")[0].partition(" collate ")[0]
+    return "string" if name in ("char", "varchar") else name
+
+
+def require_json(data_type: DataType, name: str) -> None:
+    """Refuse a type of which `to_json` makes nothing that a task could use."""
+    inner = getattr(data_type, "fields", None)
+    its_kind = kind(data_type)
+    if its_kind == "struct" and inner is not None:
+        for field in inner:
+            require_json(field.dataType, f"{name}.{field.name}")
+    elif its_kind == "array":
+        require_json(data_type.elementType, name)
+    elif its_kind == "map" and kind(data_type.keyType) in _KEYS:
+        require_json(data_type.valueType, name)
+    elif its_kind not in _IN_JSON:
+        what = data_type.simpleString()
+        raise InvalidType(f"params: column {name!r} is of type {what}, which has no JSON: cast it, or leave it out")
+
+
+def shown(value: object) -> str:
+    text = str(value)
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+
+
+def _fields(schema: StructType) -> dict[str, StructField]:
+    fields = {field.name: field for field in schema.fields}
+    if len(fields) < len(schema.fields):
+        names = [field.name for field in schema.fields]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"two columns are named {twice!r}: rename one, or select what is meant")
+    return fields
+
+
+def _found(fields: dict[str, StructField], name: str, option: str) -> StructField:
+    if name not in fields:
+        raise InvalidInput(f"{option}: there is no column {name!r}; there are {_list(fields)}")
+    return fields[name]
+
+
+def _typed(fields: dict[str, StructField], name: str, option: str, allowed: Iterable[str], words: str) -> str:
+    data_type = _found(fields, name, option).dataType
+    if kind(data_type) not in allowed:
+        no_zone = " with a time zone" if kind(data_type) == "timestamp_ntz" and option == "eta" else ""
+        raise InvalidType(f"{option}: column {name!r} is of type {data_type.simpleString()}, not {words}{no_zone}")
+    return name
+
+
+def _require_parameters(fields: dict[str, StructField], names: Sequence[str], sink: Sink) -> None:
+    if not names:
+        raise InvalidInput("params: no column is left: name those that make the parameters")
+    if not sink.parameters and {"task_id", "parameters", "listed_as"} <= fields.keys():
+        raise InvalidInput("params: these rows are tasks as read from a queue: say which columns, as params='parameters'")
+
+
+def _list(names: Iterable[str]) -> str:
+    known = list(names)
+    return ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+
+
+def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
+    columns = [batch.column(name) for name in layout.parameters]
+    if not layout.is_text:
+        made = list(map(str.encode, json_texts.objects(layout.parameters, columns)))
+    elif columns[0].null_count:
+        raise InvalidType(f"params: column {layout.parameters[0]!r} is null in {columns[0].null_count} rows of a batch")
+    else:
+        made = list(map(str.encode, columns[0].to_pylist()))
+    if max(map(len, made), default=0) > layout.max_bytes:
+        first = next(text for text in made if len(text) > layout.max_bytes)
+        raise TooLarge(f"row {shown(first.decode())}: the parameters", len(first), layout.max_bytes)
+    return made
+
+
+def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) -> list[str]:
+    columns = [batch.column(name) for name in layout.keys]
+    for name, column in zip(layout.keys, columns, strict=True):
+        if column.null_count:
+            place = column.is_null().index(True).as_py()
+            row = shown(parameters[place].decode())
+            raise InvalidInput(f"key: column {name!r} is null in the row with the parameters {row}")
+    if len(columns) == 1:
+        keys = columns[0].cast("string").to_pylist()
+    else:
+        parts = [json_texts.texts(column.cast("string")) for column in columns]
+        keys = [f"[{','.join(row)}]" for row in zip(*parts, strict=True)]
+    for key in keys:
+        if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
+            raise InvalidInput(f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}")
+    return keys
+
+
+def _etas(column: pa.Array) -> list[float | None]:
+    if pa.types.is_timestamp(column.type):
+        etas = [None if eta is None else eta / 1e6 for eta in column.cast("timestamp[us]").cast("int64").to_pylist()]
+    else:
+        etas = column.cast("double").to_pylist()
+    for eta in etas:
+        if eta is not None and not -LAST_SECOND <= eta <= LAST_SECOND:
+            raise InvalidInput(f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?")
+    return etas
+
+
+def _priorities(column: pa.Array) -> list[int]:
+    priorities = [0 if priority is None else priority for priority in column.to_pylist()]
+    for priority in priorities:
+        if not LOWEST <= priority <= HIGHEST:
+            raise InvalidInput(f"priority: {priority} is not between {LOWEST} and {HIGHEST}")
+    return priorities

@@ -1,0 +1,211 @@
+"""Sink: where rows go and what becomes of them, as the options of a write say it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from blueque.client import Client
+from blueque.errors import InvalidInput
+from blueque.lines import require_lock, require_resources
+from blueque.queue import require_retry
+from blueque.retry import Retry
+from blueque.settings import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
+from blueque.values import require_queue_name, require_run_name, require_time, require_whole
+
+SHARDS = 32                                            # so that tasks of Spark that write at a time seldom meet in one
+MAX_SHARDS = 1024
+PATIENCE = 5.0                                         # seconds; as of any client, where nothing is lost by giving up
+
+# What Spark itself says of a stream.
+_OF_SPARK = ("checkpointlocation", "queryname")
+
+
+class ForAll(TypedDict, total=False):
+    """Options of `Queue.enqueue`, for all tasks."""
+
+    resources: Mapping[str, int | str] | None
+    lock: str | tuple[str, int] | None
+    retry: Retry | Literal[False] | None
+    time_limit: float | str | None
+    stall_limit: float | str | None
+    memory_limit: int | str | None
+    grace: float | str | None
+    lead: float | str | None
+
+
+class Sink(NamedTuple):
+    """Where rows go: Spark copies it to every process that writes.
+
+    run: the name of the run, or of the stream; None: it has no name of its own.
+    keys, parameters: names of columns; no parameters: all the columns that are nothing else.
+    is_json: the one column of parameters is text that holds JSON. eta, priority: for all rows, or the name of a column.
+    options: of `Queue.enqueue`, for all tasks. keep: how long what was enqueued counts; None: as long as it does by default.
+    """
+
+    queue: str
+    url: str
+    run: str | None = None
+    keys: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    is_json: bool = False
+    eta: float | str | None = None
+    priority: int | str = 0
+    keep: str | None = None
+    shards: int = SHARDS
+    max_bytes: int = DEFAULT_MAX_BYTES
+    options: Mapping[str, Any] = {}
+
+    @contextmanager
+    def connected(self, patience: float | None = None) -> Iterator[Client]:
+        """Hand out a client, and close its connection afterwards."""
+        client = Client(self.url, patience=PATIENCE if patience is None else patience, max_bytes=self.max_bytes)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What is said of all tasks, and of how long what was enqueued counts, as a queue takes it."""
+        kept = {} if self.keep is None else {"keep": self.keep}
+        return {**self.options, **kept, "priority": self.priority if isinstance(self.priority, int) else 0}
+
+
+def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run") -> Sink:
+    """Return what the options of a write say. Raises InvalidInput, which names the option.
+
+    name_of_run: how the option is called that names the run, or the stream.
+    """
+    given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
+    _refuse_unknown(given, name_of_run)
+    said = {name: _read(name, value) for name, value in given.items()}
+    if "queue" not in said:
+        raise InvalidInput("option 'queue' is missing: to which queue?")
+    priority = said.get("priority", 0)
+    sink = Sink(
+        said["queue"],
+        said.get("url", redis_url()[0]),
+        said.get(name_of_run),
+        said.get("key", ()),
+        said.get("params", ()),
+        said.get("json", False),
+        said.get("eta"),
+        priority,
+        said.get("keep"),
+        said.get("shards", SHARDS),
+        said.get("max_bytes", max_bytes()),
+        {name: value for name, value in said.items() if name in _OF_TASKS},
+    )
+    if sink.run is not None:
+        require_run_name(sink.run)
+    with sink.connected() as client:                   # which asks Redis nothing, and refuses what a queue would refuse
+        client.get_queue(sink.queue).enqueue_iter((), **sink.constants)
+    return sink
+
+
+def write_options(
+    resources: Mapping[str, int | str] | None = None,
+    lock: str | tuple[str, int] | None = None,
+    retry: Retry | Literal[False] | None = None,
+    **others: Any,
+) -> dict[str, str]:
+    """Return options as text, as `parse` reads them; those that are None are left out."""
+    options = {name: str(value) for name, value in others.items() if value is not None}
+    if resources is not None:
+        options["resources"] = ",".join(f"{name}={amount}" for name, amount in require_resources(resources).items())
+    if lock is not None:
+        options["lock"] = "=".join(map(str, require_lock(lock)))
+    if retry is not None:
+        policy = require_retry(retry)
+        options["retry"] = policy.to_text() if policy else "false"
+    return options
+
+
+def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
+    known = [*_READERS, name_of_run]
+    for name in given:
+        if name == "path":
+            raise InvalidInput("a queue is no path: name it with option 'queue', and say save() or start() without one")
+        if name not in known:
+            other = {"run": "a stream has a 'name'", "name": "only a stream has a 'name', this is a 'run'"}.get(name)
+            raise InvalidInput(f"there is no option {name!r}: {other or _hint(name, known)}")
+
+
+def _hint(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # here: for a mistake only
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+
+
+def _read(name: str, text: str) -> Any:
+    try:
+        return _READERS.get(name, _name)(text)
+    except (InvalidInput, ValueError) as error:
+        raise InvalidInput(f"option {name!r}: {error}") from error
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise InvalidInput("it is empty")
+    return text
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    """Return names: `a, b`, or in JSON where they hold a comma."""
+    names = json.loads(text) if text.startswith("[") else [name.strip() for name in text.split(",")]
+    if not all(isinstance(name, str) and name for name in names):
+        raise InvalidInput(f"{text!r} is no list of columns: write a, b")
+    return tuple(names)
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidInput(f"it is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _eta(text: str) -> float | str:
+    """Return Unix seconds of such, or of a time as 2030-01-31T08:00:00Z; or else the name of a column."""
+    if re.fullmatch(r"-?\d+(\.\d*)?", text):
+        return require_time(float(text))
+    from datetime import datetime  # here: mostly it is a column, or left out
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return _name(text)
+    return require_time(moment)
+
+
+def _priority(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() else _name(text)
+
+
+def _resources(text: str) -> dict[str, int]:
+    parts = [word.strip().partition("=") for word in text.split(",") if word.strip()]
+    return require_resources({name: amount or "none" for name, _, amount in parts})
+
+
+def _lock(text: str) -> tuple[str, int]:
+    name, sign, limit = text.rpartition("=")
+    return require_lock((name, int(limit)) if sign else text)
+
+
+def _retry(text: str) -> Retry | Literal[False]:
+    return False if text.lower() == "false" else Retry.from_text(text)
+
+
+_OF_TASKS: dict[str, Callable[[str], Any]] = {
+    "resources": _resources, "lock": _lock, "retry": _retry, "time_limit": _name, "stall_limit": _name,
+    "memory_limit": _name, "grace": _name, "lead": _name,
+}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "queue": require_queue_name, "url": _name, "key": _columns, "params": _columns, "json": _yes_or_no, "eta": _eta,
+    "priority": _priority, "keep": _name, "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
+    "max_bytes": parse_size, **_OF_TASKS,
+}

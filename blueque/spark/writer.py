@@ -1,0 +1,235 @@
+"""Writers: what Spark copies to its workers to write a frame, and calls `commit` or `abort` of when they are done.
+
+Planning, each task and the commit run in processes of their own, which know of each other by the messages of the tasks
+and by the record of the run in Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, repeat, starmap
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from blueque.client import Client
+from blueque.errors import BluequeError, InvalidInput
+from blueque.rows import Rows
+from blueque.runs import KeyedRun
+from blueque.spark.chunks import by_shard, split
+from blueque.spark.layout import Layout, lay_out, read
+from blueque.spark.sink import Sink, parse
+from blueque.staging import Staging
+from blueque.values import Encoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+COUNTS = "_counts"                                     # an option of ours: the file in which enqueue.py looks for counts
+PATIENCE = 30.0                                        # seconds; a worker that gives up has written for nothing
+KEEP_RANDOM = "1d"                                     # for a run that nobody can name again
+
+log = logging.getLogger("blueque")
+
+
+@dataclass
+class Report(WriterCommitMessage):
+    """What a task of Spark has done. new: tasks that it has made. chunks: the names of what it has staged.
+
+    refusal: why a row of it was refused. A task that fails is tried again by Spark, which would not make the row any better.
+    """
+
+    rows: int = 0
+    new: int = 0
+    chunks: Sequence[str] = ()
+    refusal: InvalidInput | None = None
+
+    def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
+        """Hand the rows on, and count them."""
+        for rows in pieces:
+            self.rows += len(rows.parameters)
+            yield rows
+
+
+def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
+    """Return the writer for what the options say. Raises InvalidInput before any row is looked at."""
+    given = {**options}
+    counts = given.pop(COUNTS, None)
+    sink = parse(given)
+    layout = lay_out(schema, sink)
+    with sink.connected() as client:
+        if not sink.keys:
+            is_random = sink.run is None
+            if is_random:                              # once, when the write is planned; all that take part get a copy
+                sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
+            open_staging(client, sink)
+            return StagedWriter(sink, layout, is_random)
+        if sink.run is not None:
+            open_run(client, sink)                     # refuses a run of another kind, before there is work
+            return RunWriter(sink, layout)
+    return KeysWriter(sink, layout, counts)
+
+
+class Writer(DataSourceArrowWriter):
+    """Writes the rows of a frame to a queue."""
+
+    def __init__(self, sink: Sink, layout: Layout) -> None:
+        self.sink, self.layout = sink, layout
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
+        """Write what one task of Spark has of the rows; Spark calls this in its workers."""
+        return written(self.sink, self.layout, iterator, self.put)
+
+    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+        """Write the rows, and note in the report what was done."""
+        raise NotImplementedError
+
+
+class RunWriter(Writer):
+    """Writes rows of a named run with keys: they are visible as they are written, and each key makes one task."""
+
+    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+        run = open_run(client, self.sink)
+        if run.state == "open":
+            known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
+            report.new = sum(run.put_each(by_shard(known, run.shards)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with self.sink.connected() as client:
+            outcome = open_run(client, self.sink).close(sum(report.rows for report in accepted(messages)))
+        if outcome.is_replay:
+            warn_of_replay(self.sink)
+
+
+class KeysWriter(Writer):
+    """Writes rows with keys that count in the whole queue, whoever enqueues, as `Queue.enqueue(key=)`."""
+
+    def __init__(self, sink: Sink, layout: Layout, counts: str | None) -> None:
+        super().__init__(sink, layout)
+        self._counts = counts
+
+    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+        report.new = enqueue_keyed(client, pieces, self.sink)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        done = accepted(messages)
+        if self._counts is not None:                   # there is no run, and so no record that could tell
+            with open(self._counts, "w") as file:
+                json.dump([sum(report.rows for report in done), sum(report.new for report in done)], file)
+
+
+class StagedWriter(Writer):
+    """Writes rows that become visible all at once, when all of them are there, or not at all."""
+
+    def __init__(self, sink: Sink, layout: Layout, is_random: bool = False) -> None:
+        super().__init__(sink, layout)
+        self._is_random = is_random                    # nobody else stages under this name
+
+    def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
+        staging = open_staging(client, self.sink)
+        if not staging.is_committed:
+            report.chunks = stage(staging, pieces)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        chunks = chunks_of(accepted(messages))
+        with self.sink.connected() as client:
+            outcome = open_staging(client, self.sink).commit(chunks)
+        if outcome.is_replay:
+            warn_of_replay(self.sink)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop what was staged. What is decided stays: Spark calls this after a `commit` that failed midway, too."""
+        with self.sink.connected() as client:
+            staging = open_staging(client, self.sink)
+            if not self._is_random:
+                staging.discard(chunks_of(messages))
+            elif not staging.is_committed:             # a task of Spark that is still at it is refused from now on
+                client.get_leftovers().drop(staging.queue, staging.name)
+
+
+def written(
+    sink: Sink, layout: Layout, batches: Iterable[pa.RecordBatch], put: Callable[[Client, Iterator[Rows], Report], None]
+) -> Report:
+    """Have the rows of the batches written, and return the report."""
+    report = Report()
+    with sink.connected(PATIENCE) as client:
+        try:
+            put(client, report.count(read(batch, layout) for batch in batches), report)
+        except InvalidInput as error:
+            report.refusal = error.with_traceback(None)
+    return report
+
+
+def open_run(client: Client, sink: Sink) -> KeyedRun:
+    return client.get_queue(sink.queue).open_run(str(sink.run), sink.shards, **sink.constants)
+
+
+def open_staging(client: Client, sink: Sink, is_stream: bool = False) -> Staging:
+    return client.get_queue(sink.queue).open_staging(sink.run, stream=is_stream, **sink.constants)
+
+
+def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:
+    """Stage the rows and return the names of their chunks; if that fails, none is left, as far as we can tell."""
+    names: list[str] = []
+    try:
+        for name in staging.stage_each(chain.from_iterable(map(split, pieces))):
+            names.append(name)
+    except Exception:
+        with suppress(BluequeError):                   # what stays is dropped by `blueque gc`
+            staging.discard(names)
+        raise
+    return names
+
+
+def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
+    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does with one, and return how many tasks are new."""
+    queue = client.get_queue(sink.queue)
+    rows = chain.from_iterable(_each(some, sink) for some in pieces)
+    options = {**sink.constants, "keys": attrgetter("key"), "priorities": attrgetter("priority")}
+    if sink.eta is None:
+        return queue.enqueue_many(rows, **options).new
+    return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new
+
+
+class _Row(Encoded):
+    """Parameters that know what else their task has."""
+
+    __slots__ = ("eta", "key", "priority")
+
+    def __init__(self, text: bytes, is_json: bool, key: str, eta: float | None, priority: int) -> None:
+        super().__init__(text, is_json)
+        self.key, self.priority = key, priority
+        self.eta = 0.0 if eta is None else eta         # a time that is past is at once
+
+
+def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
+    default = repeat(sink.constants["priority"])
+    columns = zip(
+        rows.parameters, repeat(rows.are_json), rows.keys or (), rows.etas or repeat(None), rows.priorities or default,
+        strict=False,
+    )
+    return starmap(_Row, columns)
+
+
+def accepted(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
+    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a row that is refused."""
+    done = [message for message in messages if isinstance(message, Report)]
+    for report in done:
+        if report.refusal is not None:
+            raise report.refusal
+    return done
+
+
+def chunks_of(messages: Iterable[WriterCommitMessage | None]) -> list[str]:
+    return [name for message in messages if isinstance(message, Report) for name in message.chunks]
+
+
+def warn_of_replay(sink: Sink) -> None:
+    log.warning("run %s of queue %s was committed before: nothing was written", sink.run, sink.queue)

@@ -1,0 +1,283 @@
+"""bs.enqueue: what comes of each row, once, whatever goes wrong. The naive way is shown to fail where ours must not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+import blueque.spark as bs
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, keys
+from blueque.spark import enqueueing, sink
+from spark import mishaps
+
+ROWS = 8000                                            # in two partitions: four chunks each
+Q = "render"
+
+
+@pytest.fixture
+def df(spark):
+    return spark.range(0, ROWS, 1, 2).select(F.format_string("scene-%05d", "id").alias("scene"), F.col("id").alias("frame"))
+
+
+@pytest.fixture
+def mishap(spark, cli, monkeypatch):
+    """Return what plans a mishap; bs.enqueue writes with it from here on."""
+    spark.dataSource.register(mishaps.MishapSource)
+    monkeypatch.setattr(enqueueing, "FORMAT", "mishap")
+    return lambda *given, **named: mishaps.plan(cli, *given, **named)
+
+
+@pytest.fixture
+def enqueue(url):
+    return lambda frame, queue=Q, **said: bs.enqueue(frame, queue, url=url, **said)
+
+
+def pending(cli, queue=Q):
+    """Return the parameters of every pending task, most often first; each task must be whole."""
+    ids = cli.lrange(keys.pending(queue), 0, -1)
+    with cli.pipeline(transaction=False) as pipeline:
+        for task in ids:
+            pipeline.hmget(keys.task(task), "status", "queue", "parameters")
+        found = pipeline.execute()
+    assert {(status, queue) for status, queue, _ in found} <= {("pending", queue)}
+    return Counter(parameters for _, _, parameters in found)
+
+
+def is_exact(cli, queue=Q, rows=ROWS):
+    """Tell whether there is one task for each row, and no other task anywhere."""
+    found = pending(cli, queue)
+    return (len(found), sum(found.values()), len(cli.keys("blueque_task_*"))) == (rows, rows, rows)
+
+
+def forget_tasks(cli, queue=Q):
+    """Delete all that there is of tasks, as if they had run and been archived; return how many there were."""
+    ids = cli.lrange(keys.pending(queue), 0, -1)
+    cli.delete(keys.pending(queue), keys.tasks(queue), *map(keys.task, ids))
+    return len(ids)
+
+
+# What comes of a row
+
+
+def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spark, client, enqueue):
+    due = datetime(2100, 1, 1, tzinfo=UTC)
+    rows = [("a", 1, due, 5), ("b", 2, None, -5)]
+    frame = spark.createDataFrame(rows, "scene string, frame int, due timestamp, urgent int")
+
+    done = enqueue(
+        frame, key=["scene", "frame"], run="tonight", eta="due", priority="urgent", retry=Retry(2), time_limit="2h",
+        resources={"gpu": 1}, lock=("licence", 3), keep="2d",
+    )
+
+    assert done[:5] == (Q, "tonight", 2, 2, 2) and not done.is_replay and done.duplicates == 0
+    ids = client._redis.read(("ZRANGE", keys.tasks(Q), 0, -1))[0]
+    a, b = sorted(map(client.get_task, ids), key=lambda task: task.fields["key"])
+    assert (a.parameters, a.status, a.eta, a.fields["key"], a.fields["run"]) == (
+        {"scene": "a", "frame": 1}, "scheduled", due.timestamp(), '["a","1"]', "tonight"
+    )
+    assert (b.parameters, b.status, b.eta, b.fields["key"]) == ({"scene": "b", "frame": 2}, "pending", None, '["b","2"]')
+    shared = {"retry": '{"max":2}', "time_limit": "7200", "needs": "gpu=1,lock:licence=3"}
+    for task, priority in ((a, "5"), (b, "-5")):
+        assert {**shared, "priority": priority}.items() <= task.fields.items()
+    assert client.get_run(Q, "tonight")["keep"] == 2 * 86400
+
+
+def test_one_column_of_text_is_what_the_task_gets(spark, client, enqueue):
+    frame = spark.createDataFrame([("as it is",)], "line string")
+
+    enqueue(frame, "text")
+    enqueue(frame.select(F.lit("[1]").alias("line")), "json", json=True)
+
+    assert [client.get_task(client.get_queue(queue) and _only(client, queue)).parameters for queue in ("text", "json")] == [
+        "as it is", [1]
+    ]
+
+
+def _only(client, queue):
+    (ids,) = client._redis.read(("LRANGE", keys.pending(queue), 0, -1))
+    (task,) = ids
+    return task
+
+
+def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
+    queue = client.get_queue(Q)
+    first = queue.enqueue("here before", key="3")
+    frame = spark.range(5).select(F.col("id"), F.lit(time.time() + 1000).alias("due"))
+
+    done = enqueue(frame, key="id", eta="due", priority=2)
+
+    assert (done.run, done.rows, done.new, done.duplicates) == (None, 5, 4, 1)
+    assert not queue.enqueue("and after", key="4").is_new
+    assert (cli.lrange(keys.pending(Q), 0, -1), cli.zcard(keys.scheduled(Q))) == ([first], 4)
+
+
+def test_a_frame_without_rows_is_a_run_without_tasks(spark, client, enqueue):
+    empty = spark.createDataFrame([], "scene string, frame int")
+
+    for said in ({}, {"run": "named"}, {"key": "scene", "run": "keyed"}, {"key": "scene"}):
+        assert enqueue(empty, **said)[2:5] == (0, 0, 0)
+    assert client.get_run(Q, "named")["state"] == client.get_run(Q, "keyed")["state"] == "committed"
+
+
+def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqueue, caplog):
+    for said in ({"run": "keyed", "key": "scene"}, {"run": "staged"}):
+        first = enqueue(df.limit(100), **said)
+        forget_tasks(cli)
+        with caplog.at_level(logging.WARNING, "blueque"):
+            again = enqueue(df, **said)
+
+        assert (first.new, again.new, again.rows, again.tasks, again.is_replay) == (100, 0, 100, 100, True)
+        assert f"run {said['run']} of queue render was committed before: nothing was written" in caplog.text
+        assert pending(cli) == Counter()
+
+
+# What is refused, here and in words of ours, and before anything is written
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "sentence"),
+    [
+        ({"key": "id"}, InvalidInput, "key: there is no column 'id'; there are 'scene', 'frame'"),
+        ({"params": ["scene", "x"]}, InvalidInput, "params: there is no column 'x'"),
+        ({"eta": "scene"}, InvalidType, "eta: column 'scene' is of type string"),
+        ({"queue": ""}, InvalidInput, "a queue name cannot be empty"),
+        ({"run": "a\0b"}, InvalidInput, r"the run name 'a\\x00b' holds a NUL character"),
+        ({"key": 7}, InvalidType, "key: the name of a column, or a list of such, is needed"),
+        ({"priority": 101}, InvalidInput, "priority 101 is not between -100 and 100"),
+        ({"retry": 3}, InvalidType, "retry"),
+        ({"json": True}, InvalidInput, "params are one column of text, and they are not"),
+        ({"shuffle": True}, InvalidInput, "shuffle is for rows with a key in a run"),
+        ({"time_limit": "soon"}, InvalidInput, "'soon' is not a duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        enqueue(df, **said)
+    assert state() == {}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said", "kind", "sentence"),
+    [
+        (["if(id = 3000, null, id) as k", "id"], {}, InvalidType, "key: column 'k' is null: 1 row, such as .*3000"),
+        (["if(id < 2000, '', 'x') as k"], {}, InvalidInput, "key: a key takes 1 to 1000 bytes: 2,000 rows, such as ''"),
+        (["id as k", "repeat('x', int(id))"], {"max_bytes": 3000}, TooLarge, "take 3,999 bytes; the limit is 3,000"),
+        (["id as k", "repeat('\"', int(id)) as s", "1"], {"max_bytes": 5000}, TooLarge, "take 8,012 bytes"),
+        (["id as k", "1", "id * 1e12 as e"], {"eta": "e"}, InvalidInput, "eta: column 'e' is no time before"),
+        (["id as k", "1", "int(id) as n"], {"priority": "n"}, InvalidInput, "priority: column 'n' is not .*: 3,899 rows"),
+        (["id as k", "if(id = 7, null, 'x') as p"], {}, InvalidType, "params: column 'p' is null: 1 row"),
+    ],
+)
+def test_values_that_no_task_may_have_are_found_before_any_row_is_written(
+    spark, enqueue, state, columns, said, kind, sentence
+):
+    frame = spark.range(0, 4000, 1, 2).selectExpr(*columns)
+
+    with pytest.raises(kind, match=sentence):
+        enqueue(frame, run="tonight", key="k", **said)
+    assert state() == {}
+
+
+def test_without_a_key_one_row_that_is_refused_leaves_nothing(spark, cli, enqueue, state):
+    frame = spark.range(0, 8000, 1, 2).selectExpr("id", "if(id = 7999, repeat('x', 200), '') as p")
+
+    with pytest.raises(InvalidInput, match=r"row '.*7999.*xxx\.\.\.': the parameters take 218 bytes; the limit is 100"):
+        enqueue(frame, max_bytes=100)
+
+    assert state() == {keys.QUEUES: {Q: 0.0}}
+
+
+def test_with_check_off_a_row_that_is_refused_fails_the_job_and_what_was_written_stays(spark, client, cli, enqueue):
+    frame = spark.range(0, 8000, 1, 2).selectExpr("if(id = 7999, null, id) as k", "id")
+
+    sentence = r"key: column 'key' is null in the row .*; what was written stays, and counts"
+    with pytest.raises(JobFailed, match=sentence) as failed:
+        enqueue(frame, key="k", run="tonight", shards=1, check=False)
+
+    assert (failed.value.queue, failed.value.run) == (Q, "tonight")
+    assert cli.llen(keys.pending(Q)) >= 4000 and client.get_run(Q, "tonight")["state"] == "open"
+    assert enqueue(frame.where("k is not null"), key="k", run="tonight").tasks == 7999
+
+
+def test_a_run_of_another_kind_is_refused(df, enqueue):
+    enqueue(df.limit(1), run="tonight")
+
+    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
+        enqueue(df.limit(1), run="tonight", key="scene")
+
+
+def test_redis_that_does_not_answer_is_said_at_once_and_by_us(df, monkeypatch):
+    monkeypatch.setattr(sink, "PATIENCE", 0.1)
+    for said in ({}, {"key": "scene"}, {"key": "scene", "run": "tonight", "check": False}):
+        with pytest.raises(RedisAway, match="no Redis at"):
+            bs.enqueue(df, Q, url="redis://127.0.0.1:1/0", **said)
+
+
+# What goes wrong on the way
+
+
+@pytest.mark.parametrize("act", ["raise", "kill"])
+def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(df, url, cli, enqueue, mishap, act):
+    mishap(act, "naive", 3)
+    df.foreachPartition(mishaps.naive(url, "naive"))
+    assert mishaps.struck(cli) == 1
+    assert sum(pending(cli, "naive").values()) == ROWS + 2 * mishaps.CHUNK        # the naive way doubles what was there
+    cli.flushdb()
+
+    mishap(act, "after enqueue_run", 2)
+    done = enqueue(df, key="scene", run="tonight", shards=1)
+
+    assert mishaps.struck(cli) == 1
+    assert is_exact(cli) and done[2:5] == (ROWS, ROWS, ROWS)
+
+
+def test_keys_of_the_queue_double_nothing_either_when_a_worker_dies(df, cli, enqueue, mishap):
+    mishap("kill", "after enqueue_many", 5)
+    done = enqueue(df, key="scene")
+
+    assert mishaps.struck(cli) == 1
+    assert is_exact(cli) and done.rows == ROWS
+
+
+def test_the_whole_run_twice_at_once_doubles_nothing(df, url, cli, enqueue):
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: df.foreachPartition(mishaps.naive(url, "naive")), range(2)))
+        assert sum(pending(cli, "naive").values()) == 2 * ROWS
+        cli.flushdb()
+
+        done = list(pool.map(lambda _: enqueue(df, key="scene", run="tonight"), range(2)))
+        assert is_exact(cli) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
+        cli.flushdb()
+
+        done = list(pool.map(lambda _: enqueue(df, run="tonight"), range(2)))
+        assert is_exact(cli) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
+        assert cli.zcard(keys.staging(Q, "tonight")) == 0
+
+
+def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing(df, url, cli, enqueue, mishap):
+    mishap("raise", "naive", 3, again=True)
+    with pytest.raises(PySparkException):
+        df.foreachPartition(mishaps.naive(url, "naive"))
+    done = forget_tasks(cli, "naive")
+    mishap("none", "naive")
+    df.foreachPartition(mishaps.naive(url, "naive"))
+    assert done + sum(pending(cli, "naive").values()) > ROWS
+    cli.flushdb()
+
+    mishap("raise", "after enqueue_run", 2, again=True)
+    with pytest.raises(JobFailed, match="RuntimeError: struck; what was written stays") as failed:
+        enqueue(df, key="scene", run="tonight", shards=4)
+    assert len(str(failed.value)) < 200
+    done = forget_tasks(cli)
+    cli.delete(mishaps.KEY)
+    again = enqueue(df, key="scene", run="tonight", shuffle=True)
+
+    assert 0 < done < ROWS
+    assert (again.new, again.tasks, sum(pending(cli).values())) == (ROWS - done, ROWS, ROWS - done)

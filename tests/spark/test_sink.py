@@ -1,0 +1,109 @@
+"""What the options of a write say, and which are refused. No Spark runs here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from blueque import InvalidInput, InvalidType, Retry
+from blueque.spark.sink import parse, write_options
+
+URL = "redis://127.0.0.1:1/0"                          # nobody is there, and nobody is asked
+
+
+def said(**options):
+    return parse({"queue": "render", "url": URL, **options})
+
+
+def test_every_option_means_what_it_says():
+    sink = said(
+        key="scene, frame", params='["a, b"]', json="TRUE", run="tonight", eta="2030-01-31T08:00:00+01:00", priority="-5",
+        keep="2d", shards="7", max_bytes="8KiB", resources="gpu=1, memory=8GiB", lock="licence=3", retry='{"max": 2}',
+        time_limit="2h", lead="30",
+    )
+
+    assert (sink.queue, sink.url, sink.run, sink.keys, sink.parameters) == (
+        "render", URL, "tonight", ("scene", "frame"), ("a, b",)
+    )
+    assert (sink.is_json, sink.eta, sink.priority, sink.keep, sink.shards, sink.max_bytes) == (
+        True, datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(), -5, "2d", 7, 8192
+    )
+    assert sink.options == {
+        "resources": {"gpu": 1, "memory": 8 * 2**30}, "lock": ("licence", 3), "retry": Retry(2), "time_limit": "2h",
+        "lead": "30",
+    }
+
+
+def test_an_eta_and_a_priority_may_be_columns():
+    sink = said(eta="due_at", priority="how_urgent")
+
+    assert (sink.eta, sink.priority, sink.constants) == ("due_at", "how_urgent", {"priority": 0})
+
+
+def test_options_given_in_python_come_back_from_text():
+    given = {
+        "resources": {"gpu": 2, "memory": "1GiB"}, "lock": "customer=17", "retry": False, "time_limit": 90, "keep": 60,
+        "priority": 3,
+    }
+
+    sink = parse(write_options(queue="render", url=URL, lead=None, **given))
+
+    assert sink.constants == {
+        "resources": {"gpu": 2, "memory": 2**30}, "lock": ("customer=17", 1), "retry": False, "time_limit": "90",
+        "keep": "60", "priority": 3,
+    }
+
+
+def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_ours():
+    sink = parse({"Queue": "render", "URL": URL, "Name": "a", "checkpointLocation": "/c", "queryName": "q"}, "name")
+
+    assert (sink.queue, sink.run) == ("render", "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"queue": ""}, "option 'queue': a queue name cannot be empty"),
+        ({"queue": "a\0b"}, r"option 'queue': the queue name 'a\\x00b' holds a NUL character"),
+        ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),
+        ({"colour": "red"}, "there is no option 'colour': there are queue, url, key, "),
+        ({"name": "x"}, "there is no option 'name': only a stream has a 'name', this is a 'run'"),
+        ({"path": "out/"}, "a queue is no path: name it with option 'queue'"),
+        ({"run": ""}, "option 'run': it is empty"),
+        ({"run": "x" * 201}, "the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200"),
+        ({"key": "a,,b"}, "option 'key': 'a,,b' is no list of columns"),
+        ({"params": "[1]"}, r"option 'params': '\[1\]' is no list of columns"),
+        ({"json": "yes"}, "option 'json': it is true or false, not 'yes'"),
+        ({"eta": "1700000000000"}, "option 'eta': eta 1700000000000.0 is not a time before the year 10000"),
+        ({"eta": "2030-01-31T08:00:00"}, "option 'eta': eta 2030-01-31 08:00:00 has no time zone"),
+        ({"priority": "101"}, "priority 101 is not between -100 and 100"),
+        ({"keep": "soon"}, "'soon' is not a duration"),
+        ({"shards": "0"}, "option 'shards': it is 0; it must be from 1 to 1024"),
+        ({"shards": "many"}, "option 'shards': invalid literal"),
+        ({"max_bytes": "big"}, "option 'max_bytes': 'big' is not a size"),
+        ({"resources": "gpu"}, "option 'resources': 'none' is not a size"),
+        ({"lock": "a=0"}, "option 'lock': a lock can be held by 1 to 1000000 tasks"),
+        ({"retry": "often"}, "option 'retry': 'often' is no retry policy"),
+        ({"time_limit": "0"}, "time_limit is 0.0; it must be from 0.001"),
+        ({"url": "http://here"}, "'http://here' is not a Redis address"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(options, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        said(**options)
+
+
+def test_a_queue_must_be_named():
+    with pytest.raises(InvalidInput, match="option 'queue' is missing: to which queue"):
+        parse({"url": URL})
+
+
+def test_a_run_of_a_stream_is_called_its_name():
+    with pytest.raises(InvalidInput, match="there is no option 'run': a stream has a 'name'"):
+        parse({"queue": "render", "url": URL, "run": "a"}, "name")
+
+
+def test_resources_that_are_none_are_refused_in_python_too():
+    with pytest.raises(InvalidType, match="resources are a dict"):
+        write_options(resources=["gpu"])

@@ -1,0 +1,144 @@
+"""df.write.format("blueque") and SQL: all rows of a frame at once or none, whatever goes wrong; and what a user is told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from pyspark.errors import PySparkException
+
+import blueque.spark as bs
+from blueque import JobFailed, keys
+from spark import mishaps
+from spark.test_enqueue import ROWS, Q, df, is_exact, mishap, pending  # the fixtures
+
+__all__ = ["df", "mishap"]
+
+
+@pytest.fixture
+def write(url):
+    def write(frame, queue=Q, mode="append", source="blueque", **options):
+        frame.write.format(source).options(**{"url": url, "queue": queue} | options).mode(mode).save()
+
+    return write
+
+
+def leftovers(cli):
+    """Return the keys of what is staged or decided, and not yet in line."""
+    return [key for kind in ("staging", "staged", "manifest") for key in cli.keys(f"blueque_{kind}_*")]
+
+
+# Everywhere, without being told of it
+
+
+def test_it_is_known_in_every_session_and_in_sql(spark, url, cli, write):
+    other = spark.newSession()
+    options = f"queue 'sql', url '{url}', key 'k'"
+    other.sql(f"create temporary view t (parameters string, k int) using blueque options ({options})")
+    other.sql("insert into t select concat('p', id), id from range(10)")
+    other.sql("insert into t select concat('p', id), id from range(12)")
+    write(other.range(3), "frame")
+
+    assert pending(cli, "sql") == Counter(f"p{number}" for number in range(12))
+    assert pending(cli, "frame") == Counter(f'{{"id":{number}}}' for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"mode": "overwrite"}, "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"),
+        ({"queue": ""}, "option 'queue': a queue name cannot be empty"),
+        ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),
+        ({"key": "id", "run": "r"}, "key: there is no column 'id'; there are 'scene', 'frame'"),
+        ({"eta": "scene"}, "eta: column 'scene' is of type string, not a timestamp or Unix seconds"),
+    ],
+)
+def test_what_is_refused_is_refused_before_there_is_a_job_in_a_few_lines(df, write, state, options, sentence):
+    with pytest.raises(PySparkException) as refused:
+        write(df, **options)
+
+    lines = str(refused.value).splitlines()
+    assert sentence in lines[-2] and len(lines) <= 9
+    assert state() == {}
+
+
+def test_a_row_that_is_refused_leaves_nothing_and_is_not_tried_again(df, write, state):
+    with pytest.raises(PySparkException, match=r"row .*: the parameters take 33 bytes; the limit is 10 bytes"):
+        write(df, max_bytes="10")
+
+    assert state() == {keys.QUEUES: {Q: 0.0}}
+
+
+def test_json_made_by_a_worker_is_that_made_by_spark(spark, cli, write, url):
+    frame = spark.sql("""select timestamp'2024-01-02 03:04:05.678901+02:00' t, timestamp_ntz'2024-01-02 03:04:05' n,
+        date'2024-01-02' d, cast(1.50 as decimal(10,2)) c, 1e10D x, cast('NaN' as double) nan, cast(0.1 as float) f,
+        X'00ff' b, map(1,'a') m, map('k', array(1.5D, null)) mm, array(1,null) a, array(named_struct('x', null, 'y', 2)) s,
+        true y, cast(null as string) z, 'é"\\\\ \\n\\u2028\\t' e, cast('-Infinity' as double) i, 9999999999 l, array() v,
+        cast(null as array<int>) w, cast(1 as byte) `100% "odd"`""")
+    write(frame)
+    bs.enqueue(frame, "jvm", url=url)
+
+    (ours,), (theirs,) = pending(cli), pending(cli, "jvm")
+    assert json.loads(ours) == json.loads(theirs)
+    assert list(json.loads(ours)) == frame.columns
+    assert json.loads(ours)["e"] == 'é"\\ \n\u2028\t'
+
+
+def test_rows_are_taken_in_the_order_of_the_frame(spark, cli, write):
+    write(spark.range(0, 5000, 1, 3).coalesce(2))
+
+    ids = cli.lrange(keys.pending(Q), 0, -1)[::-1]
+    assert [json.loads(cli.hget(keys.task(task), "parameters"))["id"] for task in ids[::500]] == list(range(0, 5000, 500))
+
+
+# What goes wrong on the way
+
+
+@pytest.mark.parametrize("act", ["raise", "kill"])
+def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(df, write, cli, mishap, act):
+    mishap(act, "after stage", 2)                      # that the naive way fails this is in test_enqueue.py
+    write(df, source="mishap")
+
+    assert mishaps.struck(cli) == 1
+    assert is_exact(cli) and leftovers(cli) == []
+
+
+def test_nothing_is_visible_before_all_is_decided_and_nothing_is_left_when_it_is_not(df, write, cli, mishap):
+    mishap("raise", "before commit_run")
+    with pytest.raises(PySparkException, match="RuntimeError: struck"):
+        write(df, source="mishap")
+
+    assert mishaps.struck(cli) == 1
+    assert set(cli.keys("*")) == {mishaps.KEY, keys.QUEUES}
+
+
+@pytest.mark.parametrize(("step", "call"), [("after commit_run", 1), ("after publish", 3), ("before finish_run", 1)])
+def test_a_commit_that_fails_midway_is_finished_by_a_second_run_and_aborts_nothing(
+    df, write, cli, mishap, client, step, call
+):
+    mishap("raise", step, call)
+    with pytest.raises(PySparkException, match="RuntimeError: struck"):
+        write(df, source="mishap", run="tonight")      # Spark aborts now
+    assert client.get_run(Q, "tonight")["state"] == "committing"
+    cli.delete(mishaps.KEY)
+    write(df, run="tonight")
+
+    assert is_exact(cli) and leftovers(cli) == []
+    assert client.get_run(Q, "tonight").items() >= {"state": "committed", "rows": ROWS, "tasks": ROWS}.items()
+
+
+def test_bs_enqueue_finishes_what_was_decided_when_the_process_that_commits_dies(df, cli, mishap, url):
+    mishap("kill", "after publish", 2)
+    done = bs.enqueue(df, Q, url=url)
+
+    assert mishaps.struck(cli) == 1
+    assert is_exact(cli) and done[2:5] == (ROWS, ROWS, ROWS) and leftovers(cli) == []
+
+
+def test_bs_enqueue_says_in_a_sentence_why_nothing_is_visible(df, cli, mishap, url):
+    mishap("raise", "before stage", 2, again=True)
+    with pytest.raises(JobFailed, match="has failed: RuntimeError: struck; nothing of it is visible"):
+        bs.enqueue(df, Q, url=url)
+
+    assert set(cli.keys("*")) == {mishaps.KEY, keys.QUEUES}
