@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,9 @@ MIN_FILES = 8                                          # of a day, before it is 
 TARGET = 128 * 2**20                                   # bytes of a file
 
 _RECORD, _LOCK = ".json", "lock"
+
+
+Merge = Callable[[Directory, Sequence[Sequence[File]]], Iterable[str]]
 
 
 class Compacted(NamedTuple):
@@ -49,11 +52,12 @@ class Pending(NamedTuple):
 
 def compact(
     directory: str | os.PathLike[str], *, min_files: int = MIN_FILES, target: int = TARGET,
-    tell: Callable[[int, int], object] = lambda done, total: None,
+    engine: Merge | None = None, tell: Callable[[int, int], object] = lambda done, total: None,
 ) -> Compacted:
     """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
 
     One at a time does this to an archive; a second one waits. Files of a batch that is not finished are left alone.
+    engine: what does as `merge` for each of some groups of files, in their order; else this process does.
     tell: is called with how many files are merged, and of how many.
     Raises ArchiveRefused, NotInstalled.
     """
@@ -68,8 +72,8 @@ def compact(
         groups = plan(place, min_files, target)
         done = rows = 0
         total = sum(map(len, groups))
-        for group in groups:
-            one = commit(place, group, merge(place, group))
+        for group, made in zip(groups, (engine or _merge_all)(place, groups), strict=True):
+            one = commit(place, group, made)
             rows += parquet.count_rows([one.add._replace(path=one.made)])
             _apply(place, one)
             done += len(group)
@@ -120,6 +124,10 @@ def merge(directory: Directory, group: Sequence[File]) -> str:
     durable.sync(path)
     durable.sync(directory.compactions)
     return path
+
+
+def _merge_all(directory: Directory, groups: Sequence[Sequence[File]]) -> Iterator[str]:
+    return (merge(directory, group) for group in groups)
 
 
 def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:

@@ -36,7 +36,7 @@ def read(
     wanted = _require_fields(fields)
     place = layout.open_(directory)
     for _ in range(_TRIES):
-        files = [file for file in view(place, queue) if days is None or _is_within(file.day, *days)]
+        files = [file for file in view(place, queue) if days is None or is_within(file.day, *days)]
         try:
             table = _table(files, wanted, latest)
         except FileNotFoundError:                      # compacted since
@@ -71,7 +71,7 @@ def _require_fields(fields: tuple[str, ...] | list[str] | None) -> list[str]:
     return list(fields)
 
 
-def _is_within(day: str | None, first: date | str, last: date | str) -> bool:
+def is_within(day: str | None, first: date | str, last: date | str) -> bool:
     return day is not None and str(first) <= day <= str(last)
 
 

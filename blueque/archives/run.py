@@ -74,6 +74,11 @@ class Archived(NamedTuple):
     deleted: int
     seconds: float
 
+    @property
+    def kept(self) -> int:
+        """How many are not gone by it: each is in Redis as what it has become, or was gone before."""
+        return self.written - self.deleted
+
 
 Engine = Callable[[Redis, Work], None]
 Tell = Callable[[Progress], object]

@@ -13,6 +13,7 @@ from blueque.errors import NotInstalled
 
 if TYPE_CHECKING:
     from blueque.spark.analytics import failures, histogram, stats
+    from blueque.spark.archiving import archive, compact, read_archive
     from blueque.spark.enqueueing import Enqueued, enqueue
     from blueque.spark.reader import read
     from blueque.spark.sessions import session
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Enqueued",
+    "archive",
+    "compact",
     "enqueue",
     "failures",
     "histogram",
     "read",
+    "read_archive",
     "session",
     "stats",
     "submit",
@@ -34,10 +38,13 @@ __all__ = [
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
     "Enqueued": "enqueueing",
+    "archive": "archiving",
+    "compact": "archiving",
     "enqueue": "enqueueing",
     "failures": "analytics",
     "histogram": "analytics",
     "read": "reader",
+    "read_archive": "archiving",
     "session": "sessions",
     "stats": "analytics",
     "submit": "submission",

@@ -1,0 +1,186 @@
+"""Archives with Spark: its workers write and merge the files, and read them as a table.
+
+Who may do what, and when a task is deleted from Redis, is as without Spark, see blueque/archives. So each goes on where the
+other was killed, and both may write into one archive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window, functions
+from pyspark.sql.types import DateType, StructField, StructType
+
+from blueque import arrow, settings
+from blueque.archives import durable, layout, parquet, picking, reading
+from blueque.archives.compaction import MIN_FILES, TARGET, Compacted, merge
+from blueque.archives.compaction import compact as compact_with
+from blueque.archives.layout import Directory, File
+from blueque.archives.run import Archived, Work
+from blueque.archives.run import archive as archive_with
+from blueque.archives.run import write as write_here
+from blueque.client import Client
+from blueque.columns import ARCHIVE_FIELDS, COLUMNS
+from blueque.connection import Redis
+from blueque.errors import ArchiveRefused
+from blueque.places import FINISHED
+from blueque.process import host_name
+from blueque.snapshots import SLICE, Slice, Snapshot
+from blueque.spark import executors
+from blueque.spark.reader import PATIENCE, TYPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PIECE = SLICE                                          # tasks that one worker writes at a time
+MOST_TWICE = 10_000                                    # tasks that are named, one by one, in a query
+
+def archive(
+    spark: SparkSession,
+    queue: str,
+    directory: str | os.PathLike[str],
+    older_than: float | str | None = None,
+    limit: int | None = None,
+    statuses: str | Iterable[str] = FINISHED,
+    url: str | None = None,
+) -> Archived:
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis what is there then.
+
+    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. So they need the same directory as
+    the driver, by the same path, and the same address of Redis. The next run goes on where one was killed, of either kind.
+    older_than: seconds since their end, or as "7d". limit: how many tasks at most.
+    Raises ArchiveRefused, InvalidInput, RedisAway.
+    """
+    address = settings.redis_url()[0] if url is None else url
+    return archive_with(
+        queue, directory, older_than=older_than, limit=limit, statuses=statuses, url=address,
+        engine=lambda redis, work: _write(spark, address, redis, work),
+    )
+
+
+def compact(
+    spark: SparkSession, directory: str | os.PathLike[str], min_files: int = MIN_FILES, target: int = TARGET
+) -> Compacted:
+    """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
+
+    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it loses and doubles nothing.
+    Raises ArchiveRefused, InvalidInput.
+    """
+    return compact_with(
+        directory, min_files=min_files, target=target,
+        engine=lambda place, groups: executors.run(spark, _merge, [(place, group) for group in groups]),
+    )
+
+
+def read_archive(
+    spark: SparkSession, directory: str | os.PathLike[str], latest: bool = True, queue: str | None = None,
+    days: tuple[date | str, date | str] | None = None,
+) -> DataFrame:
+    """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as, and `other` and `day`.
+
+    It holds what is published at this moment, each row once, also while somebody archives or compacts. A query that comes
+    after a compaction fails if it needs files that are gone; read the archive again then.
+    latest: only the newest state of a task that was archived more than once, as one that was put in line again is. Whether
+    there are any is found out at once, by a look at all ids; without, nothing is read before it is asked for.
+    queue, days: only those of that queue, and of the days from the first to the last of the two.
+    Raises ArchiveRefused, InvalidInput.
+    """
+    place = layout.open_(directory)
+    files = [file for file in reading.view(place, queue) if days is None or reading.is_within(file.day, *days)]
+    frame = _table(spark, place, files)
+    return _latest(frame) if latest else frame
+
+
+class Part(NamedTuple):
+    """What one worker writes, into a folder of its own below `staging`."""
+
+    url: str
+    queue: str
+    piece: Slice
+    before: float | None
+    staging: str
+
+
+def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
+    """Write the files of a batch in the workers: an engine, see blueque/archives/run.py."""
+    pieces = Snapshot("", 0.0, 0, tuple(work.pieces)).slices(PIECE)
+    folders = executors.run(spark, write_part, [Part(url, work.queue, piece, work.before, work.staging) for piece in pieces])
+    staged = [[*layout.staged(folder)] for folder in folders]
+    rows = _count_unique([path for files in staged for path, _ in files])
+    if rows is None:
+        write_here(redis, work)                        # a list holds a task twice, as 1.0.0 can leave it: one has to see all
+        return
+    for number, files in enumerate(staged):
+        for path, day in files:
+            folder = os.path.join(work.staging, layout.partition("day", day))
+            os.makedirs(folder, exist_ok=True)
+            durable.move(path, os.path.join(folder, f"{number:05}-{os.path.basename(path)}"))
+    work.tell(rows)
+
+
+def write_part(part: Part) -> str:
+    """Write the tasks of a slice, in a worker, and return the folder with their files."""
+    if not os.path.isdir(part.staging):
+        raise ArchiveRefused(
+            part.staging, f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path"
+        )
+    # A name of its own, not of a day: Spark may have another worker do the same, and only one of them counts.
+    folder = os.path.join(part.staging, f"_part-{os.urandom(8).hex()}")
+    files, seen = parquet.Files(folder), set[str]()
+    client = Client(part.url, patience=PATIENCE)
+    try:
+        for rows in client.read(part.piece, ARCHIVE_FIELDS):
+            files.write(picking.pick(rows, part.queue, part.before, seen))
+    finally:
+        client.close()
+    files.close()
+    return folder
+
+
+def _merge(work: tuple[Directory, Sequence[File]]) -> str:
+    return merge(*work)
+
+
+def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
+    """Return the rows of these files."""
+    schema = StructType([
+        StructField(name, DateType() if name == reading.DAY else TYPES[COLUMNS[name].kind]) for name in reading.FIELDS
+    ])
+    # A file that has gone must be an error, whatever the session says of missing files.
+    reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+    is_inside = {file: os.path.dirname(file.path) == place.folder(file.queue, file.day) for file in files}
+    inside = [file.path for file in files if is_inside[file]]
+    frame = reader.option("basePath", place.root).parquet(*inside) if inside else spark.createDataFrame([], schema)
+    frame = frame.select(*reading.FIELDS)
+    for file in [file for file in files if not is_inside[file]]:       # made by a compaction, and not yet brought in
+        told = {"queue": functions.lit(file.queue), reading.DAY: functions.lit(file.day).cast("date")}
+        frame = frame.unionByName(reader.parquet(file.path).withColumns(told))
+    return frame
+
+
+def _latest(frame: DataFrame) -> DataFrame:
+    """Return the row that was changed last of each task."""
+    counts = frame.groupBy("task_id").count()
+    twice = [row.task_id for row in counts.where(counts["count"] > 1).limit(MOST_TWICE + 1).collect()]
+    if not twice:
+        return frame
+    # Of a few, the others need not be sorted with them; nor read, where a query asks for a day.
+    is_twice = frame.task_id.isin(twice) if len(twice) <= MOST_TWICE else functions.lit(True)
+    newest = Window.partitionBy("task_id").orderBy(functions.desc_nulls_last("updated"))
+    place = functions.row_number().over(newest)
+    several = frame.where(is_twice).withColumn("_place", place).where("_place = 1").drop("_place")
+    return frame.where(~is_twice).unionByName(several)
+
+
+def _count_unique(paths: Sequence[str]) -> int | None:
+    """Return how many tasks these files hold; None: they hold one twice."""
+    from pyarrow import parquet as pq  # here: pyarrow is imported when it is needed, see arrow.py
+
+    pa = arrow.pyarrow()
+    ids = pa.chunked_array(
+        [chunk for path in paths for chunk in pq.read_table(path, columns=["task_id"])["task_id"].chunks], pa.string()
+    )
+    return len(ids) if pa.compute.count_distinct(ids).as_py() == len(ids) else None

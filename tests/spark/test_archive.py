@@ -1,0 +1,355 @@
+"""bs.archive, bs.compact and bs.read_archive: nothing is lost and nothing doubled, wherever it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import psutil
+import pyarrow.parquet
+import pytest
+from running import ROOT, Programs, until
+
+import blueque.spark as bs
+from blueque import ArchiveRefused, InvalidInput, archives, keys
+from blueque.archives import compaction, durable, layout, reading
+from blueque.spark import archiving
+from spark.seeds import DAY, NOON, seed
+from spark.standstill import Standstill
+
+START = 60.0                                           # seconds within which another Spark has come to the point
+MANY = 4000                                            # tasks: some seconds of work on a busy machine
+
+ARCHIVER = """
+    import sys
+    import blueque.spark as bs
+    from blueque.spark import archiving
+    from spark.conftest import FAST
+
+    archiving.PIECE = {piece}
+    spark = bs.session("archiver", "local[2]", **FAST)
+    bs.archive(spark, "render", "archive", url={url!r})
+"""
+# Where it is killed: the bytes by which the write is known, which of these it is, whether Redis has executed it; and the
+# state of the batch then.
+POINTS = {
+    "claimed": (b"claimed", 1, True, "claimed"),
+    "while workers write": (b"HGETALL", 8, False, "claimed"),
+    "before it is written": (b"written", 1, False, "claimed"),
+    "when it is written": (b"written", 1, True, "written"),
+    "before it is published": (b"published", 1, False, "written"),
+    "when it is published": (b"published", 1, True, "published"),
+    "before it deletes": (b"UNLINK", 1, False, "published"),
+    "while it deletes": (b"UNLINK", 12, True, "published"),
+    "before it is deleted": (b"deleted\r\n$", 41, False, "published"),
+    "before it is done": (b"DEL\r\n", 1, False, "deleted"),
+    "when it is done": (b"DEL\r\n", 1, True, None),
+}
+SHORT = ("while workers write", "while it deletes")
+CHOSEN = POINTS if os.environ.get("LONG_PROOF") else SHORT
+
+
+class Verdict(NamedTuple):
+    """How many tasks are neither in Redis nor in the archive, how many rows are too many, how many tasks are in both."""
+
+    lost: int
+    doubled: int
+    both: int
+
+
+def judge(cli, directory, ids, queue="render"):
+    """Look at Redis and at every file that anybody sees, without Spark and without our reader."""
+    rows = Counter(
+        task for path in directory.glob("queue=*/day=*/*.parquet")
+        for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)["task_id"].to_pylist()
+    )
+    lists = (keys.complete, keys.failed, keys.cancelled, keys.pending)
+    listed = {task for name in lists for task in cli.lrange(name(queue), 0, -1)}
+    there = {task for task in listed if cli.exists(keys.task(task))}
+    return Verdict(len({*ids} - {*rows} - there), sum(rows.values()) - len(rows), len(there & {*rows}))
+
+
+def half_written(directory):
+    """Return the files of workers whose batch is not written yet."""
+    return [*directory.glob("_staging/*/*/_part-*/day=*/*.parquet")]
+
+
+def ids_of(frame):
+    return sorted(row.task_id for row in frame.select("task_id").collect())
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "archive"
+
+
+def test_finished_tasks_move_into_the_archive_by_queue_and_day(spark, url, client, cli, directory):
+    complete = seed(url, "render", 900, spread=2 * DAY)
+    failed = seed(url, "render", 100, "failed", first=900)
+    fresh = seed(url, "render", 3, first=2000, end=4e9)
+    waiting = client.get_queue("render").enqueue("later")
+
+    done = bs.archive(spark, "render", directory, older_than="1h", url=url)
+
+    assert (done.queue, done.written, done.deleted, done.kept) == ("render", 1000, 1000, 0) and len(done.batches) == 1
+    assert judge(cli, directory, [*complete, *failed, *fresh]) == (0, 0, 0)
+    days = sorted(path.name for path in (directory / "queue=render").iterdir())
+    assert days == ["day=2026-11-18", "day=2026-11-19", "day=2026-11-20"]
+    assert sorted(cli.lrange(keys.complete("render"), 0, -1)) == sorted(fresh)
+    assert cli.exists(keys.task(waiting)) and cli.zcard(keys.tasks("render")) == 4
+    assert not cli.exists(keys.archive("render"), *map(keys.task, complete))
+    frame = bs.read_archive(spark, directory)
+    assert ids_of(frame) == sorted([*complete, *failed])
+    (row,) = frame.where(frame.task_id == failed[-1]).collect()
+    assert (row.queue, row.status, row.error, row.attempts, str(row.day)) == (
+        "render", "failed", "frame 999 is broken", 1, "2026-11-20"
+    )
+    assert json.loads(row.other)["traceback"] == "Traceback ..."
+
+
+def test_limit_and_statuses_choose_and_the_oldest_go_first(spark, url, cli, directory):
+    complete = seed(url, "render", 50, spread=3600)
+    failed = seed(url, "render", 5, "failed", first=50)
+
+    done = bs.archive(spark, "render", directory, limit=20, statuses="complete", url=url)
+
+    assert done.written == 20 and ids_of(bs.read_archive(spark, directory)) == sorted(complete[:20])
+    assert judge(cli, directory, [*complete, *failed]) == (0, 0, 0)
+
+
+def test_an_archive_of_nothing_is_an_empty_table(spark, url, directory):
+    done = bs.archive(spark, "render", directory, url=url)
+
+    assert (done.written, done.deleted, done.batches) == (0, 0, ())
+    frame = bs.read_archive(spark, directory)
+    assert frame.count() == 0 and frame.columns == list(reading.FIELDS)
+
+
+def test_a_directory_that_both_write_into_reads_as_one(spark, url, client, directory):
+    names = ["render", "007", 'größe "a"/%b']
+    for number, name in enumerate(names):
+        seed(url, name, 40, first=100 * number)
+        bs.archive(spark, name, directory, limit=20, url=url)
+        archives.archive(name, directory, client=client)
+
+    ours, plain = bs.read_archive(spark, directory), spark.read.parquet(str(directory))
+
+    assert sorted(map(tuple, ours.groupBy("queue").count().collect())) == sorted((name, 40) for name in names)
+    whole = archives.read(directory)
+    assert ids_of(ours) == ids_of(plain) == sorted(whole["task_id"].to_pylist())
+    found = {(str(row.queue), row.task_id): row for row in ours.collect()}
+    assert all(found[row["queue"], row["task_id"]].asDict() == naive_times(row) for row in whole.to_pylist())
+    files = [*directory.glob("queue=*/day=*/*.parquet")]
+    assert len(files) == 6 and len({pyarrow.parquet.read_schema(path).to_string() for path in files}) == 1
+    assert bs.read_archive(spark, directory, queue="007").count() == 40
+    assert bs.read_archive(spark, directory, days=("2026-11-21", "2026-11-30")).count() == 0
+
+
+def naive_times(row):
+    """Return the row as Spark hands it out: times without a zone, in that of this process."""
+    return {
+        name: value.astimezone().replace(tzinfo=None) if hasattr(value, "astimezone") else value
+        for name, value in row.items()
+    }
+
+
+def test_what_changed_while_it_was_archived_stays_and_comes_again_as_what_it_is_then(spark, url, client, cli, directory):
+    ids = seed(url, "render", 30, "failed")
+    again = ids[3:6]
+    queue = client.get_queue("render")
+    left_in(url, "delete", directory, lambda: [queue.requeue(task) for task in again])
+
+    done = bs.archive(spark, "render", directory, url=url)
+
+    assert (done.written, done.deleted, done.kept, len(done.resumed)) == (30, 27, 3, 1)
+    assert [client.get_task(task).status for task in again] == ["pending"] * 3
+    for _ in again:
+        processor = client.get_processor(client.get_listener("render").listen())
+        processor.start(1)
+        processor.complete("at last")
+    bs.archive(spark, "render", directory, url=url)
+    newest = bs.read_archive(spark, directory)
+    assert sorted((row.task_id, row["count"]) for row in newest.groupBy("task_id").count().collect()) == [
+        (task, 1) for task in sorted(ids)
+    ]
+    assert {row.task_id for row in newest.where("result = 'at last'").collect()} == {*again}
+    assert bs.read_archive(spark, directory, latest=False).count() == 33
+
+
+def test_a_task_that_a_list_holds_twice_is_archived_once(spark, url, cli, directory, monkeypatch):
+    ids = seed(url, "render", 300)
+    cli.lpush(keys.complete("render"), ids[0])         # 1.0.0 can do so; the two are in slices of different workers
+    monkeypatch.setattr(archiving, "PIECE", 100)
+
+    bs.archive(spark, "render", directory, url=url)
+
+    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(bs.read_archive(spark, directory)) == sorted(ids)
+
+
+def left_in(url, stage, directory, when_read=lambda: None):
+    """Have an archiver without Spark stop where it comes to that stage, as by a Ctrl-C."""
+    def tell(progress):
+        if progress.stage == "write":
+            when_read()
+        if progress.stage == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        archives.archive("render", directory, url=url, tell=tell)
+
+
+@pytest.mark.parametrize("stage", ["write", "delete"])
+def test_spark_goes_on_where_another_archiver_has_stopped(spark, url, cli, directory, stage):
+    ids = seed(url, "render", 500)
+    left_in(url, stage, directory)
+    (batch,) = [cli.hget(keys.archive("render"), "batch")]
+
+    done = bs.archive(spark, "render", directory, url=url)
+
+    assert done.resumed == (batch,) and done.written == done.deleted == 500
+    assert judge(cli, directory, ids) == (0, 0, 0) and not [*(directory / "_staging").rglob("*.parquet")]
+
+
+def naive(spark, url, cli, directory, ids, is_killed=False):
+    """Archive as one would without thinking: write what is there, then delete what was listed; killed in between, or not."""
+    listed = cli.lrange(keys.complete("render"), 0, -1)
+    frame = bs.read(spark, "render", "complete", url=url)
+    frame = frame.withColumn("day", frame.finished.cast("date"))
+    frame.write.partitionBy("queue", "day").mode("append").parquet(str(directory))
+    if is_killed:
+        return
+    for task in listed:
+        cli.delete(keys.task(task))
+        cli.lrem(keys.complete("render"), -1, task)
+
+
+def test_the_naive_way_doubles_and_loses(spark, url, client, cli, directory):
+    ids = seed(url, "render", 100)
+    naive(spark, url, cli, directory, ids, is_killed=True)
+
+    naive(spark, url, cli, directory, ids)
+
+    assert judge(cli, directory, ids) == (0, 100, 0)
+
+
+@pytest.mark.parametrize("point", CHOSEN)
+def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark, url, client, cli, tmp_path, point):
+    """The driver and its JVM are killed with SIGKILL; whoever comes next, with Spark or without, goes on."""
+    having, write, is_executed, state = POINTS[point]
+    ids = seed(url, "render", MANY, spread=DAY)
+    way, directory = Standstill(url, having, write, is_executed=is_executed), tmp_path / "archive"
+    with Programs(url, tmp_path) as programs:
+        driver = programs.script(
+            ARCHIVER.format(url=way.url, piece=MANY // 4),
+            environ={"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "tests")]))},
+        )
+        until(lambda: way.is_reached.is_set() or not driver.is_running, START, point)
+        assert driver.is_running, driver.log
+        java = [process for process in psutil.Process(driver.pid).children() if process.name() == "java"]
+        assert len(java) == 1
+        os.kill(driver.pid, signal.SIGKILL)
+        java[0].kill()
+        driver.wait()
+        before = judge(cli, directory, ids)
+        assert cli.hget(keys.archive("render"), "state") == state and before.lost == 0
+        assert bool(half_written(directory)) == (point == "while workers write")
+        if point == "while workers write":
+            archives.archive("render", directory, client=client)
+        else:
+            bs.archive(spark, "render", directory, url=url)
+    way.close()
+
+    assert judge(cli, directory, ids) == (0, 0, 0)
+    assert ids_of(bs.read_archive(spark, directory)) == sorted(ids)
+    left = cli.keys("*")                               # the snapshot of the one that was killed expires
+    assert {*left} == {keys.QUEUES, *[key for key in left if "frozen" in key and cli.ttl(key) > 0]}
+
+
+def workers():
+    """Yield the Python processes of our Spark that run tasks."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):        # some come and go
+            if "pyspark.daemon" in process.cmdline():
+                yield from process.children()
+
+
+def test_workers_that_are_killed_while_they_write_are_replaced(spark, url, cli, directory, monkeypatch):
+    ids = seed(url, "render", MANY)
+    monkeypatch.setattr(archiving, "PIECE", MANY // 4)
+    way = Standstill(url, b"HGETALL", 8)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(bs.archive, spark, "render", directory, url=way.url)
+        try:
+            assert way.is_reached.wait(START)
+            started = half_written(directory)
+            struck = [*workers()]
+            for worker in struck:
+                worker.kill()
+        finally:
+            way.let_go()
+        assert done.result(START).written == MANY
+    way.close()
+
+    assert started and struck and judge(cli, directory, ids) == (0, 0, 0)
+
+
+def test_many_files_become_few_and_every_moment_in_between_reads_the_same(spark, url, client, directory):
+    for number in range(6):
+        seed(url, "render", 10, first=10 * number)
+        archives.archive("render", directory, client=client)
+    place = layout.open_(directory)
+    (group,) = compaction.plan(place, 3, 1 << 20)
+    durable.make_folder(place.compactions)
+
+    one = compaction.commit(place, group, compaction.merge(place, group))
+
+    assert bs.read_archive(spark, directory).count() == 60
+    durable.move(one.made, one.add.path)               # decided, and not yet applied to its end
+    assert bs.read_archive(spark, directory).count() == 60
+    assert spark.read.parquet(str(directory)).count() == 120       # who does not know of the record
+    seed(url, "render", 10, first=100, end=NOON - DAY)
+    archives.archive("render", directory, client=client)
+    assert bs.compact(spark, directory, min_files=3).before == 0   # it has applied it
+    assert bs.read_archive(spark, directory).count() == spark.read.parquet(str(directory)).count() == 70
+
+
+def test_workers_compact(spark, url, client, directory):
+    ids = []
+    for number in range(8):
+        ids += seed(url, "render", 20, first=20 * number, spread=2 * DAY)
+        archives.archive("render", directory, client=client)
+
+    done = bs.compact(spark, directory, min_files=4)
+
+    assert (done.after, done.rows) == (3, 160) and done.before == 24
+    assert len([*directory.rglob("*.parquet")]) == 3
+    assert ids_of(bs.read_archive(spark, directory)) == ids_of(spark.read.parquet(str(directory))) == sorted(ids)
+
+
+def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_empty_table(spark, url, client, directory):
+    for number in range(3):
+        seed(url, "render", 10, first=10 * number)
+        archives.archive("render", directory, client=client)
+    frame = bs.read_archive(spark, directory)
+    bs.compact(spark, directory, min_files=2)
+
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        frame.count()
+
+    assert bs.read_archive(spark, directory).count() == 30
+
+
+def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):
+    with pytest.raises(InvalidInput, match="there is no status 'pending' here"):
+        bs.archive(spark, "render", directory, statuses="pending", url=url)
+    with pytest.raises(ArchiveRefused, match="is no archive"):
+        bs.read_archive(spark, tmp_path)
+    with pytest.raises(ArchiveRefused, match="is no path"):
+        bs.archive(spark, "render", "s3://bucket/archive", url=url)
+    with pytest.raises(ArchiveRefused, match="by the same path"):
+        archiving.write_part(archiving.Part(url, "render", None, None, str(tmp_path / "elsewhere")))
