@@ -39,7 +39,7 @@ LAYERS = {
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",
-        "forking_runner", "master", "scheduler", "demo", "demo_*", "spark.*",
+        "forking_runner", "master", "scheduler", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it

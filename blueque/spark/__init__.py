@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blueque.spark.archiving import archive, compact, read_archive
     from blueque.spark.enqueueing import Enqueued, enqueue
     from blueque.spark.reader import read
+    from blueque.spark.reporting import report
     from blueque.spark.sessions import session
     from blueque.spark.submission import submit
     from blueque.spark.tasks import task
@@ -29,6 +30,7 @@ __all__ = [
     "histogram",
     "read",
     "read_archive",
+    "report",
     "session",
     "stats",
     "submit",
@@ -45,6 +47,7 @@ _MODULES = {
     "histogram": "analytics",
     "read": "reader",
     "read_archive": "archiving",
+    "report": "reporting",
     "session": "sessions",
     "stats": "analytics",
     "submit": "submission",

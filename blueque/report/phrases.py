@@ -1,0 +1,96 @@
+"""Counts, shares, days and instants as a report says them. Days are numbered from 1970-01-01, in UTC."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from blueque.wording import span
+
+_EPOCH = date(1970, 1, 1)
+_DAY = 86400
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 run`, `1,203 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part in percent: 0 %, <0.1 %, 2.4 %, 31 %."""
+    percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    return f"{percent:.1f} %" if 0 < percent < 10 else f"{percent:.0f} %"
+
+
+def work(seconds: float) -> str:
+    """Return how long many tasks ran, all together: a duration that may be one of years."""
+    days = seconds / _DAY
+    if days >= 1e6:                                    # a clock was wrong
+        return f"{days / 1e6:,.0f}M d"
+    return f"{days:,.0f} d" if days >= 100 else span(seconds)
+
+
+def short(count: float) -> str:
+    """Return a count as it stands at an axis: 0, 250, 1,500, 20k, 3.5M."""
+    for size, unit in ((1e9, "G"), (1e6, "M")):
+        if count >= size:
+            return f"{count / size:g}{unit}"
+    return f"{count / 1000:g}k" if count >= 10_000 else f"{count:,.0f}"
+
+
+def day(number: int) -> str:
+    """Return 21 Nov."""
+    found = _EPOCH + timedelta(days=number)
+    return f"{found.day} {found:%b}"
+
+
+def month(number: int) -> str:
+    """Return the month of a day: Nov 2026."""
+    found = _EPOCH + timedelta(days=number)
+    return f"{found:%b} {found.year}"
+
+
+def iso_day(number: int) -> str:
+    """Return 2026-11-21."""
+    return (_EPOCH + timedelta(days=number)).isoformat()
+
+
+def stamp(instant: float | None) -> str:
+    """Return 2026-11-21 05:26."""
+    moment = None if instant is None else _moment(instant)
+    return "-" if moment is None else moment.isoformat(" ", "minutes")[:16]
+
+
+def tick(instant: float, step: float) -> str:
+    """Return an instant at an axis that has one each `step` seconds."""
+    moment, number = _moment(instant), math.floor(instant / _DAY)
+    if moment is None or step >= 90 * _DAY:
+        return month(number) if moment else "-"
+    if step < 60:
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%H:%M}" if step < _DAY and instant % _DAY else day(number)
+
+
+def hosts(names: Sequence[str]) -> dict[str, str]:
+    """Return a short name for each host: what its domain adds is left out where no other has the same."""
+    short_names = [name.partition(".")[0] if not name.replace(".", "").isdigit() else name for name in names]
+    return {
+        name: short_name if short_names.count(short_name) == 1 else name
+        for name, short_name in zip(names, short_names, strict=True)
+    }
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts gpu-2 before gpu-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,9})", name)]
+
+
+def _moment(instant: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(instant, UTC)
+    except (ValueError, OverflowError, OSError):       # at either end of the calendar
+        return None

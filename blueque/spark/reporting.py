@@ -1,0 +1,35 @@
+"""A report about finished tasks: one HTML file that opens anywhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from blueque.errors import InvalidInput
+from blueque.report.page import page
+from blueque.spark.archiving import read_archive
+from blueque.spark.summaries import summarise
+
+
+def report(
+    spark: SparkSession, source: str | os.PathLike[str] | DataFrame, path: str | os.PathLike[str], title: str = "",
+) -> Path:
+    """Write a report about an archive, or a table of tasks, and return where it is.
+
+    source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML file, written anew as a
+    whole. It holds names of queues and hosts, and messages of errors; neither parameters nor results.
+    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks a column.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InvalidInput(f"there is no directory {str(target.parent)!r} for {target.name!r}")
+    is_archive = isinstance(source, (str, os.PathLike))
+    df = read_archive(spark, source) if is_archive else source
+    said = f"archive {os.fspath(source)}" if is_archive else "a table of tasks"
+    summary = summarise(df, title or "Tasks", said, time.time(), keep=not is_archive)
+    whole = target.with_name(f".{target.name}.{os.getpid()}")
+    whole.write_text(page(summary), encoding="utf-8")
+    return whole.replace(target)

@@ -1,0 +1,381 @@
+"""The page of a report: well-formed, harmless, and drawn within its bounds, whatever it has to tell. No Spark here."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blueque import histogram
+from blueque.report import phrases, scales, svg, timeline
+from blueque.report.page import page
+from blueque.report.summary import Bar, Failure, Group, Host, Spread, Summary, Timeline
+
+DAY = 86400
+TODAY = 20777                                          # 20 November 2026
+EVIL = "<script>alert('x')</script>\"&amp; ]]> --> \u202egnp.exe 任务 \x00\x1b[31m\ud800"
+STATUSES = ["complete", "failed", "cancelled"]
+VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """What a browser would make of it; whatever is open has to be closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.data = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        self.said = " ".join("".join(self.data).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.data.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def spread(n=10, median=60.0):
+    return Spread(n, median * 1.2, median * 30, median, median * 4, median * 20)
+
+
+def group(queue=None, day=None, n=10, failed=1, cancelled=1, median=60.0):
+    return Group(queue, day, n, n - failed - cancelled, failed, cancelled, 2, spread(n, median / 9), spread(n, median))
+
+
+def rich(queues=("render", "mail"), days=range(TODAY - 9, TODAY + 1), **changes):
+    """Return what a busy farm would be told, with days missing."""
+    days = [day for day in days if day % 5]
+    told = {
+        "title": "Farm", "source": "archive/", "made": 1795255200.0, "total": group(n=1000, failed=40),
+        "days": [group(day=day, n=100 + day % 7) for day in days],
+        "queues": [group(queue, n=500, median=10.0 ** n) for n, queue in enumerate(queues)], "all_queues": len(queues),
+        "by_day": {queue: [group(queue, day) for day in days] for queue in queues},
+        "run_times": {queue: {0: 1, 61: 20, 62: 9, 130: 2} for queue in queues},
+        "failures": [
+            Failure("ValueError", 30, 2, queues[0], "id-1", "no", 1795255100.0),
+            Failure("lost", 10, 1, None, None, None, None),
+        ],
+        "all_types": 2, "timeline": bars_of(["gpu-1.farm_x", "gpu-2.farm_x"]),
+    }
+    return Summary(**told | changes)
+
+
+def bars_of(hosts, count=40, seed=1):
+    chance = random.Random(seed)
+    bars = {}
+    for host in hosts:
+        starts = [chance.uniform(0, 9 * DAY) for _ in range(count)]
+        bars[host] = [
+            Bar(start, start + chance.lognormvariate(7, 2), chance.choice(STATUSES), "id", "q", host) for start in starts
+        ]
+    return Timeline(0.0, 10.0 * DAY, [Host(host, 2, count, 1e5) for host in hosts], bars=bars)
+
+
+OLD = Group(None, None, 5, 3, 1, 0, 0, None, None)     # as 1.0.0 leaves them
+SUMMARIES = {
+    "rich": rich(),
+    "hostile": rich(
+        queues=(EVIL, "a" * 5000, "'\"><b>"), title=EVIL, source=EVIL,
+        failures=[Failure(EVIL, 3, 1, EVIL, EVIL, EVIL * 50, 9e18)], timeline=bars_of([EVIL, "<b>host</b>"]),
+    ),
+    "nothing": Summary("Farm", "archive/", 0.0, Group(None, None, 0, 0, 0, 0, 0, None, None)),
+    "one": rich(
+        queues=("render",), days=[TODAY], total=group(n=1, failed=0, cancelled=0), failures=[],
+        timeline=Timeline(5.0, 6.0, [Host("h", 1, 1, 1.0)], bars={"h": [Bar(5.0, 6.0, "complete")]}),
+    ),
+    "no times": Summary("Farm", "archive/", 0.0, OLD, [OLD._replace(day=TODAY)], 7, [OLD], 1),
+    "large": rich(
+        queues=[f"queue-{n}" for n in range(200)], days=range(TODAY - 700, TODAY), all_queues=5000, all_types=70,
+        by_day={"queue-3": [group("queue-3", TODAY - 1)]},
+        timeline=Timeline(
+            0.0, 90.0 * DAY, [Host("h", 1, 10**6, 1e9)], step=DAY / 2, more=11,
+            profiles={"h": {"complete": [3.0, 0.0, 2.5] * 60, "failed": [0.0, 0.0, 0.5] * 60, "": [1e-3] * 180}},
+        ),
+    ),
+}
+
+
+@functools.cache
+def parsed(name):
+    text = page(SUMMARIES[name])
+    return text, Page(text)
+
+
+@pytest.fixture(params=SUMMARIES)
+def made(request):
+    return parsed(request.param)
+
+
+def test_it_is_well_formed_and_each_picture_is_told_in_words(made):
+    text, found = made
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+
+    assert len(ids) == len({*ids})
+    ElementTree.fromstring(text.partition("\n")[2])    # stricter than any browser
+    for attributes in found.all("svg"):
+        if attributes.get("role") == "img":
+            name, says = attributes["aria-labelledby"].split()
+            assert re.search(f'<title id="{name}">[^<]+</title><desc id="{says}">[^<]+</desc>', text)
+        else:
+            assert attributes.get("aria-hidden") == "true" or "viewbox" in attributes
+
+
+def test_nothing_comes_from_elsewhere_and_nothing_can_run(made):
+    text, found = made
+    style = text.partition("<style>")[2].partition("</style>")[0]
+
+    assert found.all("script") == found.all("link") == found.all("img") == found.all("iframe") == found.all("a") == []
+    for _, attributes in found.tags:
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "style", "xlink:href")}
+    assert "@import" not in style
+    assert {*re.findall(r"url\((.*?)\)", text)} == {"#hatch"}
+    (policy,) = [attributes["content"] for attributes in found.all("meta") if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none';")
+
+
+def test_all_is_drawn_within_its_picture(made):
+    text, found = made
+
+    assert not re.search(r"\b(nan|inf)\b", text.partition("</style>")[2])
+    for attributes in found.all("rect"):
+        if attributes["width"].endswith("%"):
+            x, width = (float(attributes[name][:-1]) for name in ("x", "width"))
+            assert -0.001 <= x <= x + width <= 100.01
+            assert float(attributes["height"]) > 0
+            assert float(attributes["y"]) >= -0.01
+    for attributes in found.all("path"):
+        assert all(-1 <= float(number) <= 1000.01 for number in re.findall(r"[-\d.]+", attributes["d"]))
+
+
+def test_what_somebody_else_wrote_is_shown_and_is_never_markup():
+    text, found = parsed("hostile")
+
+    assert "<script>alert('x')</script>\"&amp; ]]> --> \\u202egnp.exe 任务 \\x00\\x1b[31m\\ud800" in found.said
+    assert "'\"><b>" in found.said
+    assert found.all("b") != []                        # our own: titles of figures
+    assert len(found.all("b")) == len(Page(page(rich(queues=("a", "b", "c")))).all("b"))
+    assert "a" * 81 not in text.replace("a" * 5000, "")
+    text.encode()
+
+
+def test_an_empty_archive_is_said_to_be_empty():
+    assert "No tasks There is nothing" in " ".join(parsed("nothing")[1].data)
+
+
+def test_what_is_left_out_is_said():
+    said = parsed("large")[1].said
+
+    assert "180 more" in said
+    assert "4,800 queues with fewer tasks left out." in said
+    assert "68 types that came less often left out." in said
+    assert "11 hosts with less work left out." in said
+    assert "Too many to draw one by one: the height is how many ran at the same time, on average over 12 h" in said
+
+
+def test_tasks_without_times_and_without_end_are_named():
+    said = parsed("no times")[1].said
+
+    assert "Of 4 tasks that ended it is not known when they started" in said
+    assert "1 task had not ended." in said
+    assert "7 tasks of no day, or of one over a year from all others: counted, but not drawn." in said
+
+
+def test_headline_and_tables_have_the_numbers():
+    said = parsed("rich")[1].said
+
+    assert "Tasks1,000in 2 queues" in said
+    assert "Failed4.0 %40" in said
+    assert "Ran, median1 m90 % within 4 m" in said
+    assert "ValueError3075 %render and 1 more2026-11-21 09:58" in said
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=5))
+def test_an_axis_of_durations_holds_every_duration(seconds):
+    scale = scales.Durations(seconds)
+
+    assert [0 <= scale.at(value) <= 1 for value in seconds] == [True] * len(seconds)
+    assert [scale.at(value) for value in sorted(seconds)] == sorted(map(scale.at, seconds))
+    assert 1 <= len(scale.ticks()) <= 5
+    assert_ticks(scale.ticks())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 10**12), st.integers(2, 6))
+def test_an_axis_of_counts_ends_just_above_the_most(most, ticks):
+    scale = scales.Counts(most, ticks)
+
+    assert scale.at(0) == 0 < scale.at(most) <= 1
+    assert 2 <= len(scale.ticks()) <= ticks + 1
+    assert_ticks(scale.ticks())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0, 2e9), st.floats(1, 1e9), st.integers(2, 10))
+def test_an_axis_of_time_has_few_ticks_at_whole_steps(since, length, most):
+    times = scales.Times(since, since + length)
+
+    assert len(times.ticks(most)) <= most + 1
+    assert_ticks(times.ticks(most))
+    assert times.at(since - 1) == 0
+    assert times.at(since + 2 * length) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 100_000), st.integers(0, 3000))
+def test_an_axis_of_days_says_the_newest(first, more):
+    days = scales.Days(first, first + more)
+
+    ticks = days.ticks(5)
+
+    assert 1 <= len(ticks) <= 6
+    assert ticks[0].at == days.at(first + more) < 1
+    assert days.at(first) > 0
+    assert_ticks(ticks[::-1])
+
+
+def assert_ticks(ticks):
+    assert [0 <= tick.at <= 1 for tick in ticks] == [True] * len(ticks)
+    assert [tick.at for tick in ticks] == sorted({tick.at for tick in ticks})
+    labels = Counter(tick.label for tick in ticks)
+    assert labels.most_common(1)[0][1] == 1 if labels else True, labels
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.integers(0, len(histogram.NAMES) - 1), st.integers(1, 100), min_size=1, max_size=20))
+def test_bins_hold_whole_buckets_and_all_that_was_counted(counts):
+    bins = scales.Bins(counts)
+
+    assert sum(bins.counts) == sum(counts.values())
+    for number in counts:
+        since, until = histogram.start(number), histogram.end(number)
+        place = next(n for n in range(len(bins.counts)) if bins.edges(n)[0] <= since < bins.edges(n)[1])
+        assert until <= bins.edges(place)[1]
+        assert 0 <= bins.at(since) <= 1
+    assert_ticks(bins.ticks())
+
+
+def some_bars(count, seed):
+    chance = random.Random(seed)
+    return [
+        Bar(start, start + chance.expovariate(0.2), chance.choice(["complete", "failed"]))
+        for start in (chance.uniform(0, 100) for _ in range(count))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes_are_as_few_as_ran_at_the_same_time(seed):
+    bars = some_bars(60, seed)
+
+    packed = timeline.lanes(bars)
+
+    assert sorted(bar for lane in packed for bar in lane) == sorted(bars)
+    assert all(left.end <= right.start for lane in packed for left, right in itertools.pairwise(lane))
+    assert len(packed) == max(sum(other.start <= bar.start < other.end for other in bars) for bar in bars)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_profile_holds_as_much_work_in_each_step_as_the_bars_do(seed):
+    bars, since, step, steps = some_bars(60, seed), 7.0, 2.5, 60
+
+    found = timeline.profile(bars, since, step, steps)
+
+    for status in ("complete", "failed"):
+        for place in range(steps):
+            low, high = since + place * step, since + (place + 1) * step
+            work = sum(max(min(bar.end, high) - max(bar.start, low), 0) for bar in bars if bar.status == status)
+            assert found[status][place] == pytest.approx(work / step, abs=1e-9)
+
+
+def test_runs_too_thin_to_see_are_drawn_as_one_that_says_how_many():
+    many = [Bar(n * 10.0, n * 10.0 + 9, "failed" if n == 500 else "complete") for n in range(1000)]
+    whole = Timeline(0.0, 1e6, [Host("h", 1, 1000, 9000.0)], bars={"h": many})
+
+    drawn = timeline.draw(whole)
+
+    assert [int(said.replace(",", "")) for said in re.findall(r"<title>([\d,]+) runs, complete", drawn)] == [500, 499]
+    assert drawn.count("<rect") == 3
+
+
+def test_a_host_that_ran_more_at_once_than_there_is_room_for_is_summed_up():
+    many = [Bar(0.0, 50.0, "complete") for _ in range(timeline.LANES + 1)]
+    whole = Timeline(0.0, 100.0, [Host("h", 13, 13, 650.0)], bars={"h": many})
+
+    drawn = timeline.draw(whole)
+
+    assert "peak 13" in drawn
+    assert "<path" in drawn
+    assert "<rect" not in drawn
+
+
+def test_an_outline_goes_around_what_there_is_and_skips_what_is_not():
+    assert "".join(timeline._area([0, 0, 0, 1], [2, 2, 0, 2], 2)) == (
+        "M0 30V2H250V2H500V30H250V30H0ZM750 16V2H1000V16H750Z"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (phrases.share(0, 0), "0 %"), (phrases.share(1, 3000), "<0.1 %"), (phrases.share(1, 40), "2.5 %"),
+        (phrases.share(1, 3), "33 %"), (phrases.counted(1, "run"), "1 run"), (phrases.counted(1203, "run"), "1,203 runs"),
+        (phrases.short(0), "0"), (phrases.short(1500), "1,500"), (phrases.short(25_000), "25k"),
+        (phrases.short(3.5e6), "3.5M"), (phrases.work(99 * DAY), "99 d"), (phrases.work(1956.2 * DAY), "1,956 d"),
+        (phrases.work(4e12 * DAY), "4,000,000M d"),
+        (phrases.day(TODAY), "20 Nov"), (phrases.month(TODAY), "Nov 2026"), (phrases.iso_day(TODAY), "2026-11-20"),
+        (phrases.stamp(TODAY * DAY + 3660.0), "2026-11-20 01:01"), (phrases.stamp(1e300), "-"), (phrases.stamp(None), "-"),
+        (phrases.tick(TODAY * DAY, 3600), "20 Nov"), (phrases.tick(TODAY * DAY + 3600.0, 3600), "01:00"),
+        (phrases.tick(TODAY * DAY + 61.0, 1), "00:01:01"), (phrases.tick(TODAY * DAY + 3600.0, 7 * DAY), "20 Nov"),
+        (svg.number(-0.0001), "0"), (svg.number(0.5), "0.5"), (svg.number(100.0), "100"), (svg.percent(1 / 3), "33.333%"),
+    ],
+)
+def test_numbers_are_said_as_people_say_them(said, words):
+    assert said == words
+
+
+def test_a_host_goes_without_its_domain_where_no_other_has_its_name():
+    assert phrases.hosts(["a.farm.org", "b.farm.org", "b.example.org", "10.0.0.7"]) == {
+        "a.farm.org": "a", "b.farm.org": "b.farm.org", "b.example.org": "b.example.org", "10.0.0.7": "10.0.0.7",
+    }
+    names = ["gpu-10", "gpu-2", "gpu", "7", "gpu-2b"]
+    assert sorted(names, key=phrases.natural) == ["7", "gpu", "gpu-2", "gpu-2b", "gpu-10"]
+
+
+def test_a_picture_of_a_gap_is_two_lines_and_a_day_alone_is_a_dot():
+    days = {TODAY - 9: spread(), TODAY - 8: spread(), TODAY - 3: spread()}
+    text = page(rich(days=days, by_day={}))
+
+    lines = [attributes["d"] for attributes in Page(text).all("path") if attributes["class"] == "line p50"]
+    dots = [attributes["d"] for attributes in Page(text).all("path") if attributes["class"] == "dot p50"]
+
+    assert [line.count("M") for line in lines] == [2, 2]
+    assert [line.count("L") for line in lines] == [1, 1]
+    assert [dot.count("h0.01") for dot in dots] == [1, 1]
+
+
+def test_a_share_of_nothing_is_no_number_that_breaks():
+    assert math.isfinite(scales.Bins({0: 1}).at(0.0))
+    assert timeline.add_up({}, 2) == [0.0, 0.0]
