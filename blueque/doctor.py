@@ -57,7 +57,7 @@ def _of_run(left: Leftover) -> Check:
         return Check("runs", "warn", f"{sentence} puts them there.")
     chunks = count(len(left.chunks), "chunk")
     if left.way == "discard":
-        sentence = f"{what} is a stream, and {chunks} that no batch has taken have been lying there {since}"
+        sentence = f"{what} has not chosen {chunks} that were staged for it, and lie there {since}"
         return Check("runs", "ok", f"{sentence}: {way_out} discards them.")
     staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
     way_out = commands.drop_run(left.queue, left.run)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from blueque import protocol
 from blueque.connection import Redis
+from blueque.errors import WrongRun
 from blueque.run_record import Record, load, load_all, staged_chunks
 from blueque.staging import discard, finish
 
@@ -20,8 +21,8 @@ log = logging.getLogger("blueque")
 class Leftover(NamedTuple):
     """What is left of a run.
 
-    way: how it is ended. `finish`: it is decided, and has to be published; `drop`: nobody has decided it; `discard`: it
-    is a stream, and chunks are left that no batch has taken.
+    way: how it is ended. `finish`: it is decided, and has to be published; `drop`: nobody has decided it; `discard`:
+    chunks are left that were not chosen, when it was committed, or by any batch if it is a stream.
     record: of the run, as `Client.get_run` gives it. chunks: what is staged, and would be discarded.
     age: seconds since somebody has last shown up there.
     """
@@ -62,11 +63,15 @@ class Leftovers:
         queue, run = leftover.queue, leftover.run
         if leftover.way == "finish":
             finish(self._redis, queue, run)
+            discard(self._redis, queue, run, leftover.chunks)
             return True
         discarded = discard(self._redis, queue, run, leftover.chunks)
         if leftover.way == "discard":
             return discarded == len(leftover.chunks)
-        return self.drop(queue, run, is_staged_too=False)
+        try:
+            return self.drop(queue, run, is_staged_too=False)
+        except WrongRun:                               # it has been decided
+            return False
 
     def drop(self, queue: str, run: str, is_staged_too: bool = True) -> bool:
         """Forget a run, whatever it says, with all that is staged for it; tasks that are in line stay. False: none is there.
@@ -88,16 +93,15 @@ class Leftovers:
         if record["staged"]:
             chunks = staged_chunks(self._redis, record["queue"], record["run"])
         if state == "committing":
-            leftover = Leftover("finish", record, (), now - record.get("decided", 0.0))
-        elif is_stream:
-            # Each by itself: what was staged lately is of the next batch.
+            # What it has not chosen nobody can commit any more; of a stream it may be the next batch.
+            leftover = Leftover("finish", record, () if is_stream else list(chunks), now - record.get("decided", 0.0))
+        elif is_stream or state != "open":
+            # Each by itself: what was staged lately may be of the next batch.
             old = {name: since for name, since in chunks.items() if now - since >= older_than}
             if not old:
                 return None
             leftover = Leftover("discard", record, list(old), now - max(old.values()))
-        elif state == "open":
-            leftover = Leftover("drop", record, list(chunks), now - max([record.get("created", 0.0), *chunks.values()]))
         else:
-            return None
+            leftover = Leftover("drop", record, list(chunks), now - max([record.get("created", 0.0), *chunks.values()]))
         limit = min(older_than, STALLED) if leftover.way == "finish" else older_than
         return leftover if leftover.age >= limit else None

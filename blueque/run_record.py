@@ -86,8 +86,10 @@ def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
         )
     ])
     records = []
-    for fields, staged, unpublished in zip(replies[::3], replies[1::3], replies[2::3], strict=True):
+    for name, fields, staged, unpublished in zip(names, replies[::3], replies[1::3], replies[2::3], strict=True):
         record = parse(as_hash(fields))
+        if not record and staged:                      # it has expired
+            record = {"run": name, "queue": queue, "state": "committed"}
         if record.get("queue") == queue:
             records.append({**record, "staged": staged, "unpublished": unpublished})
     return records

@@ -10,12 +10,24 @@ from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
 from blueque import keys, protocol
 from blueque.connection import Redis
-from blueque.errors import BatchFailed, NotCancellable, NotFailed, NotOwner, NotRegistered, NotWaiting, RedisAway
+from blueque.errors import (
+    BatchFailed,
+    NotCancellable,
+    NotFailed,
+    NotOwner,
+    NotRegistered,
+    NotWaiting,
+    OldBatch,
+    RedisAway,
+    RunDropped,
+)
 from blueque.inspector import Inspector
+from blueque.leftovers import Leftovers
 from blueque.listener import Listener
 from blueque.processor import Processor
 from blueque.recovery import Recovery
 from blueque.settings import Timing
+from blueque.staging import Staging
 from blueque.task import Task
 from blueque.task_id import TaskId
 
@@ -123,6 +135,97 @@ def insist_on_batches(call: Callable[[], list[list[TaskId]]]) -> list[TaskId]:
             return [task for ids in call() for task in ids]
         except BatchFailed:
             continue
+
+
+def put(world: World, redis: Redis, *names: str) -> None:
+    """Put tasks of the run r, under keys that others use, too."""
+    run = insist(lambda: world.queue(redis).open_run("r", shards=2))
+    for name in names:
+        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
+
+
+def close(world: World, redis: Redis) -> None:
+    """Declare that all of the run r is there, and note how many tasks that are."""
+    run = insist(lambda: world.queue(redis).open_run("r", shards=2))
+    world.ledger.notes.append(insist(lambda: run.close(9)).tasks)
+
+
+def put_and_close(world: World, redis: Redis, *names: str) -> None:
+    put(world, redis, *names)
+    close(world, redis)
+
+
+def stage(world: World, redis: Redis, staging: Staging, *parameters: str) -> list[str]:
+    """Stage a chunk for each of the parameters."""
+    return [insist(lambda text=text: staging.stage([text.encode()], are_json=False)) for text in parameters]  # type: ignore[misc]
+
+
+def stage_and_commit(world: World, redis: Redis, *parameters: str) -> None:
+    """Have tasks with these parameters be the run s, if it is not decided."""
+    staging = insist(lambda: world.queue(redis).open_staging("s"))
+    try:
+        names = stage(world, redis, staging, *parameters)
+    except RunDropped:
+        return
+    commit(world, staging, names)
+
+
+def commit_staged(world: World, redis: Redis) -> None:
+    """Commit what the setup has staged."""
+    commit(world, insist(lambda: world.queue(redis).open_staging("s")), world.given["names"])
+
+
+def commit(world: World, staging: Staging, names: list[str]) -> None:
+    try:
+        world.ledger.notes.append(insist(lambda: staging.commit(names)).tasks)
+    except RunDropped:
+        world.ledger.notes.append("dropped")
+
+
+def discard_staged(world: World, redis: Redis) -> None:
+    """Discard what the setup has staged, as one who has given up."""
+    staging = insist(lambda: world.queue(redis).open_staging("s"))
+    insist(lambda: staging.discard(world.given["names"]))
+
+
+def stream(world: World, redis: Redis, who: str, *batches: int) -> None:
+    """Stage and commit batches of the stream t, one after the other, as its one driver at a time."""
+    staging = insist(lambda: world.queue(redis).open_staging("t", stream=True))
+    for batch in batches:
+        names = stage(world, redis, staging, f"{batch} {who}")
+        try:
+            insist(lambda batch=batch, names=names: staging.commit(names, batch))  # type: ignore[misc]
+        except OldBatch:
+            continue
+        except RunDropped:
+            if who != "zombie":
+                raise
+            return
+
+
+def clear_up(world: World, redis: Redis) -> None:
+    """End whatever run is left, as `blueque gc` does."""
+    leftovers = Leftovers(redis)
+    for leftover in insist(lambda: leftovers.find([QUEUE], 0)):
+        try:
+            insist(lambda leftover=leftover: leftovers.end(leftover))  # type: ignore[misc]
+        except RunDropped:                             # what was decided is gone: whoever checks will see
+            continue
+
+
+def drain_runs(world: World) -> None:
+    """Be whoever comes next, and clears up after runs."""
+    clear_up(world, world.redis)
+    drain(world)
+
+
+def work_and_delete(world: World, redis: Redis, node: str) -> None:
+    """Be a listener whose tasks are deleted as soon as they have ended."""
+    work(world, redis, node)
+    ended = insist(lambda: redis.read(("LRANGE", keys.complete(QUEUE), 0, -1))[0])
+    for task in ended:
+        world.ledger.deleted.add(task)
+        insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
 
 
 def promote(world: World, redis: Redis) -> None:

@@ -166,6 +166,11 @@ class Ground:
 def _reader(name: str) -> tuple[str | int, ...]:
     if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""))):
         return ("HGETALL", name)
+    parsed = keys.parse_run(name)
+    if parsed is not None and parsed[0] != "staging":
+        return {"run": ("HGETALL", name), "ledger": ("SMEMBERS", name), "manifest": ("LRANGE", name, 0, -1)}[parsed[0]]
+    if name.startswith(keys.staged("")):
+        return ("LRANGE", name, 0, -1)
     if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
     if name.startswith((keys.lock(""), keys.waiting(""))):

@@ -39,6 +39,46 @@ MUTANTS = [
            'if known[task][:2] == ["scheduled", queue]]', "]", "two schedulers", (1, 0)),
     Mutant("enqueue_due does not look at the time again", "submit", "enqueue_due", " and float(score) <= now", "",
            "retry and schedulers", (2, 0)),
+    # runs
+    Mutant("enqueue_run does not watch the ledgers", "protocol.runs", "RunBatch._looking", "Look((record, *ledgers),",
+           "Look((record, record),", "two who put the same", (2, 0)),
+    Mutant("enqueue_run does not look at the ledgers", "protocol.runs", "RunBatch.are_listed", "return list(replies[0])",
+           "return [0] * len(replies[0])", "put, and deleted meanwhile", (2, 0)),
+    Mutant("enqueue_run enters nothing in the ledgers", "protocol.runs", "RunBatch._entered", "if some:", "if False:",
+           "put, and deleted meanwhile", (2, 0)),
+    Mutant("enqueue_run does not look whether the run is open", "runs", "enqueue_run",
+           'if not is_open(identity, batch.queue, batch.run, "keyed"):', "if False:", "put, and closed meanwhile", (1, 0)),
+    Mutant("close_run does not watch the ledgers", "runs", "close_run", "Look((key, *ledgers),", "Look((key,),",
+           "put, and closed meanwhile", (1, 0)),
+    Mutant("close_run leaves the run open", "runs", "close_run", '{"state": "committed", ', '{"state": "open", ',
+           "put, and closed meanwhile", (1, 0)),
+    Mutant("drop_run does not look at what is staged", "runs", "drop_run", "if not known or staged:", "if not known:",
+           "stage or clear up", (3, 0)),
+    Mutant("stage does not watch the record", "protocol.staging", "Chunk.__init__", "Look((key, record),",
+           "Look((key, key),", "stage or clear up", (2, 0)),
+    Mutant("stage does not recognise its success", "staging", "stage", "if exists or not is_wanted:",
+           "if not is_wanted:", "commit, patiently", (0, 1)),
+    Mutant("commit_run does not look whether all is staged", "staging", "commit_run", "if gone:", "if False:",
+           "commit or discard", (2, 0)),
+    Mutant("commit_run does not watch what is staged", "staging", "commit_run", "Look((key, staging),", "Look((key,),",
+           "commit or discard", (2, 0)),
+    Mutant("commit_run does not watch the record", "staging", "commit_run", "Look((key, staging),", "Look((staging,),",
+           "commit, or nothing", (2, 0)),
+    Mutant("commit_run decides again", "staging", "commit_run", "if batch == last or not is_free:", "if batch == last:",
+           "two who commit", (2, 0)),
+    Mutant("commit_run takes an old batch", "staging", "commit_run", "if batch is not None and batch < last:", "if False:",
+           "stream and its zombie", (1, 0)),
+    Mutant("commit_run takes a batch again", "staging", "commit_run", "if batch == last or not is_free:", "if not is_free:",
+           "stream and its zombie", (1, 0)),
+    Mutant("commit_run leaves what it takes among the staged", "staging", "commit_run", '("ZREM", staging, *names), ', "",
+           "commit or discard", (1, 0)),
+    Mutant("publish is not guarded", "staging", "_content", "Look((keys.staged(chunk),),", 'Look((keys.staged(""),),',
+           "two who commit", (2, 0)),
+    Mutant("publish leaves the chunk", "staging", "publish", '("UNLINK", key),', "", "commit", (0, 1)),
+    Mutant("discard does not look whether it is decided", "staging", "discard", "if score is None:", "if False:",
+           "commit or discard", (1, 0)),
+    Mutant("discard does not watch what is staged", "staging", "_membership", "Look((staging, key),", "Look((key, key),",
+           "commit or discard", (2, 0)),
     # run
     Mutant("pop does not look at the registration", "take", "pop", 'if known != [instance, "alive"]:', "if False:",
            "wrongly fenced", (1, 1)),
@@ -213,6 +253,10 @@ EQUIVALENT = {
     ),
     "an end is accepted from a former node": (
         "the token is still compared, so it is the end of the same attempt, which both of its owners read in the same spool."
+    ),
+    "stage does not look whether the run is open": (
+        "what is staged when it is decided cannot be committed any more. Whoever comes too late discards it, and if he "
+        "dies, blueque gc does."
     ),
     "recover keeps the token": (
         "what it puts in line was only reserved. Nobody has run it, and start looks at the status and the node as well."

@@ -39,6 +39,7 @@ class State:
     waiting: set[str]
     limit: str | None
     is_awake: bool
+    staged: set[str]                                   # ids in chunks that are not published
 
     def places(self, task: str) -> int:
         """Count the entries that promise the task to a listener, or say that one has it."""
@@ -46,6 +47,7 @@ class State:
 
 
 _LINE, _LOCK, _WAITING, _LISTS = keys.line("", ",")[:-2], keys.lock(""), keys.waiting(""), keys.pending("")
+_STAGED = keys.staged("")
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
@@ -71,7 +73,8 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
             ],
         )
         raise_refusal(replies)
-        found = {name for name in replies[0] if name.startswith((task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS))}
+        kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED)
+        found = {name for name in replies[0] if name.startswith(kinds)}
         if found <= known:
             break
         known |= found
@@ -88,6 +91,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         {task: as_hash(reply) for task, reply in under(task_key).items()}, {DEFAULT: pending, **ours, **others}, set(lines),
         {"": set(counted), **{name: set(holders) for name, holders in under(_LOCK).items()}},
         {line for some in under(_WAITING).values() for line in some}, limit, bool(is_awake),
+        {entry.partition(" ")[0] for some in under(_STAGED).values() for entry in some[1:]},
     )
 
 
@@ -153,6 +157,10 @@ def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: b
     if not {"status", "queue", "parameters"} <= fields.keys():
         return f"is a stump: {sorted(fields)}"
     entries = state.places(task)
+    if task in state.staged:
+        if status not in ("pending", "scheduled") or entries or task in state.scheduled:
+            return f"is staged, and {status}, and promised {entries} times"
+        return None
     if status == "pending" and not entries:
         return "is pending, and in no line"
     its_line = line_of(fields.get("priority"), fields.get("needs"))
@@ -225,7 +233,7 @@ def verdict(ledger: Ledger, state: State, is_legacy: bool = False) -> str | None
         if wrong is not None:
             return f"task {task} {wrong}"
     lists = (*state.lines.values(), state.scheduled, state.started, *state.held.values(), *state.rooms.values())
-    leftovers = [*[entry for some in lists for entry in some], *state.names, *state.waiting]
+    leftovers = [*[entry for some in lists for entry in some], *state.names, *state.waiting, *state.staged]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
     for token, outcome in ledger.told.items():

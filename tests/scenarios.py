@@ -18,6 +18,7 @@ from world import QUEUE, World, join, put_in_line, start_one, take_one
 
 from blueque import keys, protocol
 from blueque.connection import Redis
+from blueque.run_record import load
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"
@@ -187,6 +188,23 @@ def _due_in_two_lines(world: World) -> None:
         protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time(), options)
 
 
+def _run_opened(world: World) -> None:
+    join(world, "a_1")
+    world.queue().open_run("r", shards=2)
+
+
+def _staged(world: World) -> None:
+    """A run of which two chunks are staged."""
+    join(world, "a_1")
+    staging = world.queue().open_staging("s")
+    world.given["names"] = [staging.stage([text], are_json=False) for text in (b"1", b"2")]
+
+
+def _stream_opened(world: World) -> None:
+    join(world, "a_1")
+    world.queue().open_staging("t", stream=True)
+
+
 def _struck(world: World) -> None:
     reserved("a_1", "b_1")(world)
     LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
@@ -246,6 +264,44 @@ def runs_only_ours(world: World, state: State) -> str | None:
     return f"1.0.0 has run {needy}" if needy else None
 
 
+def is_put_once(world: World, state: State) -> str | None:
+    """Each key has made one task, which has run once, and the run knows how many there are."""
+    if {"producer", "other"} <= {*world.alive}:
+        ran = {*state.tasks} | world.ledger.deleted
+        if len(ran) != 2 or any(len(tokens) != 1 for tokens in world.ledger.starts.values()):
+            return f"of two keys {len(ran)} tasks have come, which ran {world.ledger.starts}"
+    return is_counted(world, state)
+
+
+def is_counted(world: World, state: State) -> str | None:
+    """A run that is closed has as many tasks as there are, or have been."""
+    there = len({*state.tasks} | world.ledger.deleted)
+    wrong = {*world.ledger.notes} - {there}
+    return f"{wrong} tasks were counted, and {there} are there" if wrong else None
+
+
+def is_whole(world: World, state: State) -> str | None:
+    """All tasks of one who has committed are there, and none of anybody else; or none, and nobody was told of any."""
+    there = sorted(its["parameters"] for its in state.tasks.values())
+    whole = [[], ["1", "2"], ["3", "4"]]
+    if there not in whole:
+        return f"of two wholes there are {there}"
+    record = load(world.redis, QUEUE, "s") or {}
+    if record.get("state") == "committing" or record.get("tasks", len(there)) != len(there):
+        return f"it is decided, and of {record} there are {there}"
+    told = [note for note in world.ledger.notes if note != "dropped"]
+    return f"those who committed were told of {told} tasks, and {there} are there" if {*told} - {len(there)} else None
+
+
+def is_each_batch_once(world: World, state: State) -> str | None:
+    """Each batch of the stream is there once, by whomever."""
+    there = sorted(its["parameters"].partition(" ")[0] for its in state.tasks.values())
+    if len({*there}) < len(there):
+        return f"of the batches there are {there}"
+    is_short = "driver" in world.alive and len(there) < 2
+    return f"its driver has committed both batches, and there are {there}" if is_short else None
+
+
 def is_woken(world: World, state: State) -> str | None:
     """What is in line, and what it waited for is free: somebody is told of it."""
     is_waiting = any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
@@ -288,6 +344,38 @@ OURS = [
     ours("two producers of the same keys", nothing("a_1"),
          {"producer": actors.produce_keyed, "other": actors.produce_keyed, "a_1": a}, [(2, 0), (0, 1)],
          faulty=["producer"], check=is_new_once, patient=["producer", "other"], untouched=["a_1"], longer=[(2, 1)]),
+    ours("two who put the same", _run_opened,
+         {"producer": by(actors.put, "k1", "k2"), "other": by(actors.put, "k1", "k2")},
+         [(2, 0), (0, 1)], faulty=["producer"], afterwards=is_put_once, drain=actors.drain_runs, longer=[(3, 1)],
+         patient=["producer", "other"]),
+    ours("put, and deleted meanwhile", _run_opened,
+         {"producer": by(actors.put, "k1"), "other": by(actors.put, "k2", "k1"), "a_1": by(actors.work_and_delete, "a_1")},
+         [(2, 0), (0, 1)], faulty=["producer"], afterwards=is_put_once, drain=actors.drain_runs, longer=[(3, 1)],
+         patient=["producer", "other"], untouched=["a_1"]),
+    ours("put, and closed meanwhile", _run_opened,
+         {"producer": by(actors.put, "k1", "k2"), "other": actors.close, "third": by(actors.put_and_close, "k1", "k3")},
+         [(1, 0), (0, 1)], faulty=["producer"], afterwards=is_counted, drain=actors.drain_runs, longer=[(2, 1)],
+         patient=["producer", "other", "third"]),
+    ours("two who commit", nothing("a_1"),
+         {"one": by(actors.stage_and_commit, "1", "2"), "other": by(actors.stage_and_commit, "3", "4")},
+         [(1, 0), (0, 1)], faulty=["one"], afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"],
+         longer=[(2, 1)]),
+    ours("commit", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2")}, [(0, 1)], afterwards=is_whole,
+         drain=actors.drain_runs, longer=[(0, 2)]),
+    ours("commit, patiently", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2")}, [(0, 1)],
+         afterwards=is_whole, drain=actors.drain_runs, patient=["one"], longer=[(0, 2)]),
+    ours("commit, or nothing", _staged, {"one": actors.commit_staged, "other": actors.stage_and_commit}, [(1, 0), (0, 1)],
+         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"], longer=[(3, 1)]),
+    ours("commit or discard", _staged, {"one": actors.commit_staged, "other": actors.discard_staged}, [(2, 0), (0, 1)],
+         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"], longer=[(3, 1)]),
+    ours("commit or clear up", _staged, {"one": actors.commit_staged, "gc": actors.clear_up}, [(2, 0), (0, 1)],
+         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "gc"], longer=[(3, 1)]),
+    ours("stage or clear up", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2"), "gc": actors.clear_up},
+         [(2, 0), (0, 1)], afterwards=is_whole, drain=actors.drain_runs, patient=["one", "gc"], longer=[(3, 1)]),
+    ours("stream and its zombie", _stream_opened,
+         {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
+         [(1, 0), (0, 1)], faulty=["zombie"], afterwards=is_each_batch_once, drain=actors.drain_runs,
+         patient=["zombie", "driver"], longer=[(2, 0), (3, 1)]),
     ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),
@@ -413,6 +501,8 @@ OURS = [
           [(2, 0)], longer=[(3, 0)]),
     mixed("moved beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
           [(2, 0)], drain=actors.drain_all, longer=[(3, 0)]),
+    mixed("commit beside 1.0.0", _staged, {"one": actors.commit_staged, "old_1": old}, [(3, 0)], drain=actors.drain_runs,
+          longer=[(4, 1)]),
     mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], faulty=["a_1"], longer=[(4, 1)]),
     mixed("zombie beside 1.0.0", started("a_1", retry=RETRY), {"a_1": reporting, "r": losing, "old_1": old}, [(2, 0)],
           retry_safe=frozenset({"t-1"}), longer=[(3, 0)]),

@@ -313,11 +313,11 @@ def shown(commands: Sequence[Command]) -> str:
 def words(command: Command) -> list[str]:
     """Return the words of a command, also of one that is packed already."""
     if isinstance(command, bytes):
-        return [part.decode() for part in command.split(b"\r\n")[2::2]]
-    return [part.decode() if isinstance(part, bytes) else str(part) for part in command]
+        return [part.decode("utf-8", "backslashreplace") for part in command.split(b"\r\n")[2::2]]
+    return [part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else str(part) for part in command]
 
 
 LOOKS = {
-    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "SISMEMBER",
-    "SMEMBERS", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
+    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "SCARD",
+    "SISMEMBER", "SMEMBERS", "SMISMEMBER", "ZCARD", "ZRANDMEMBER", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
 }

@@ -141,7 +141,7 @@ def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_
         "queue video: run -old $1 has been open for 2 d. If nobody will end it: blueque runs --drop='-old $1' video."
     )
     assert "run s has been open for 2 d, with 1 chunk of tasks that are not in line" in staged
-    assert "run t is a stream, and 1 chunk that no batch has taken" in stream
+    assert "run t has not chosen 1 chunk that were staged for it" in stream
     assert "blueque gc video" in stream
     assert "run d has been decided for" in decided
     assert "1 chunk of its tasks are not in line: blueque gc video puts them there" in decided

@@ -156,7 +156,7 @@ def _with(found: Sequence[Leftover], done: Sequence[bool]) -> Iterable[tuple[Lef
 def _sentence(left: Leftover) -> str:
     what = {
         "finish": f"decided, {count(left.record['unpublished'], 'chunk')} to be put in line",
-        "discard": f"a stream, {count(len(left.chunks), 'staged chunk')} that no batch has taken",
+        "discard": f"{count(len(left.chunks), 'staged chunk')} that nobody has chosen",
         "drop": f"open, {count(len(left.chunks), 'staged chunk')}",
     }[left.way]
     return f"{left.run}  {left.queue}  {what}, for {show.span(left.age)}"

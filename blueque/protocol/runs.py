@@ -36,18 +36,11 @@ class RunBatch(Batch):
                 self._shards.setdefault(shard_of(task, shards), []).append(number)  # type: ignore[attr-defined]
         super().__init__(queue, tasks, now, {**(options or {}), "run": run})
         self.commands += self._entered()
-        record, ledgers = keys.run(queue, run), [self._ledger(shard) for shard in self._shards]
-        self._watch = (record, *ledgers)
-        self._reads: list[Command] = [
-            ("HMGET", record, *IDENTITY),
-        ]
-        for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
-            self._reads.append(pack_with(("SMISMEMBER", ledger), [octets[number] for number in numbers]))
-        self.look = Look(self._watch, [*self._reads, pack_with(("EXISTS",), tasks.ids, keys.task("").encode())])
+        self.look = self._looking(pack_with(("EXISTS",), tasks.ids, keys.task("").encode()))
 
     def look_at_each(self) -> Look:
         """For when some of the tasks are there already, and are not in the ledger: which?"""
-        return Look(self._watch, [*self._reads, *[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids]])
+        return self._looking(*[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids])
 
     def are_listed(self, replies: Sequence[Sequence[int]]) -> list[int]:
         """Return for each task whether it is in its ledger, from what SMISMEMBER has answered."""
@@ -73,6 +66,13 @@ class RunBatch(Batch):
             if some:
                 commands.append(pack_with(("SADD", self._ledger(shard)), some))
         return commands
+
+    def _looking(self, *exist: Command) -> Look:
+        record, ledgers = keys.run(self.queue, self.run), [self._ledger(shard) for shard in self._shards]
+        reads: list[Command] = [("HMGET", record, *IDENTITY)]
+        for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
+            reads.append(pack_with(("SMISMEMBER", ledger), [self._octets[number] for number in numbers]))
+        return Look((record, *ledgers), [*reads, *exist])
 
     def _ledger(self, shard: int) -> str:
         return keys.ledger(self.queue, self.run, shard)
@@ -206,17 +206,17 @@ def drop_run(redis: Redis, queue: str, run: str) -> bool:
 
 
 def prune_runs(redis: Redis, queue: str) -> int:
-    """Take some runs whose records have expired off the list of runs, and return how many."""
+    """Take some runs off the list of runs of which nothing is left, and return how many."""
     (some,) = redis.read(("ZRANDMEMBER", keys.runs(queue), 10))
     if not some:
         return 0
-    records = [keys.run(queue, name) for name in some]
+    watch = [key for name in some for key in (keys.run(queue, name), keys.staging(queue, name))]
 
     def decide(*exist: int) -> Answer | Change:
-        gone = [name for name, is_there in zip(some, exist, strict=True) if not is_there]
+        gone = [name for name, *either in zip(some, exist[::2], exist[1::2], strict=True) if not any(either)]
         return Change([("ZREM", keys.runs(queue), *gone)], len(gone)) if gone else Answer(0)
 
-    return int(transact(redis, "prune_runs", Look(records, [("EXISTS", key) for key in records]), decide))
+    return int(transact(redis, "prune_runs", Look(watch, [("EXISTS", key) for key in watch]), decide))
 
 
 def is_open(identity: Sequence[str | None], queue: str, run: str, *kinds: str) -> bool:
