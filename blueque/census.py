@@ -177,8 +177,8 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""),
-              *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.archive(""),
+              keys.snapshot(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
         if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
+from collections.abc import Iterator
 
 from blueque import audit, checkup, commands, survey
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
+from blueque.columns import to_microseconds
 from blueque.connection import Redis
 from blueque.errors import RedisRefused
+from blueque.inspector import Inspector
 from blueque.leftovers import Leftover, Leftovers
 from blueque.wording import count, span
 
@@ -23,14 +27,15 @@ class Doctor:
         self._redis = redis
 
     def check(self) -> list[Check]:
-        """Look at the server itself, at whether somebody puts in line what is due, and for runs that nobody has ended."""
+        """Look at the server itself, at whether somebody puts in line what is due, and for what nobody has ended."""
         checks = checkup.check(self._redis)
         try:
             lines = survey.overview(self._redis).lines
         except RedisRefused:                           # a key is of a wrong type: the audit says so
             return checks
-        left = Leftovers(self._redis).find([line.queue for line in lines], checkup.FORGOTTEN)
-        return [*checks, *checkup.judge_due(lines), *map(_of_run, left)]
+        queues = [line.queue for line in lines]
+        left = Leftovers(self._redis).find(queues, checkup.FORGOTTEN)
+        return [*checks, *checkup.judge_due(lines), *map(_of_run, left), *self._archives(queues)]
 
     def audit(self, settle: float) -> Report:
         """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.
@@ -45,6 +50,20 @@ class Doctor:
         if is_repaired:
             log.info("%s code=%s key=%s task=%s", finding.fix, finding.code, finding.key, finding.task)
         return is_repaired
+
+
+    def _archives(self, queues: list[str]) -> Iterator[Check]:
+        """Yield the batches that were left on their way into an archive."""
+        inspector = Inspector(self._redis)
+        now = inspector.now()
+        for queue, record in zip(queues, inspector.archiving(queues) if queues else (), strict=True):
+            age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
+            if record and age > checkup.FORGOTTEN:
+                way_out = commands.of_queue("archive", queue, shlex.quote(record.get("directory", "DIRECTORY")))
+                what = f"queue {queue}: batch {record.get('batch')} of its archive is {record.get('state')}"
+                who = record.get("by", "somebody")
+                sentence = f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
+                yield Check("archives", "warn", sentence)
 
 
 def _of_run(left: Leftover) -> Check:

@@ -195,10 +195,9 @@ class Inspector:
         found = zip(places, lists, strict=True)
         return {place: [(one, _ended_at(next(snapshots), place)) for one in ids] for place, ids in found}
 
-    def archiving(self, queue: str) -> dict[str, str]:
-        """Return the record of the batch that is on its way into an archive; empty: there is none."""
-        (reply,) = self._redis.read(("HGETALL", keys.archive(queue)))
-        return as_hash(reply)
+    def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
+        """Return the records of the batches that are on their way into an archive, empty for a queue that has none."""
+        return [as_hash(reply) for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])]
 
     def nodes(self) -> list[Node]:
         """Return the listeners of all queues, by queue and name: three round trips."""

@@ -122,6 +122,32 @@ def test_each_finding_is_a_line_with_its_repair_and_the_code_is_75(doctor, redis
     assert result.stdout.splitlines()[-1] == "2 failures"
 
 
+def test_a_batch_that_is_open_for_more_than_a_day_is_named_with_what_ends_it(doctor, redis, cli):
+    protocol.enqueue(redis, "a b", "t1", "1", "json", 1.0)
+    for age, count in [(80_000, 0), (90_000, 1)]:
+        cli.delete(keys.archive("a b"))
+        place = {"directory": "/data/archive", "archive": "a"}
+        protocol.claim_batch(redis, "a b", "b-1", "w", {"by": "ann@host", "pid": 7}, place, time.time() - age)
+
+        result = doctor()
+
+        assert result.stdout.count(
+            "warn  queue a b: batch b-1 of its archive is claimed, and ann@host has not gone on with it for 1d1h: "
+            "blueque archive 'a b' /data/archive does.\n"
+        ) == count
+        assert (result.returncode == 75) == bool(count)
+
+
+def test_a_snapshot_and_an_open_batch_are_nothing_wrong(doctor, redis, client):
+    protocol.enqueue(redis, "video", "t1", "1", "json", 1.0)
+    client.freeze("video", "pending")
+    protocol.claim_batch(redis, "video", "b-1", "w", {}, {}, time.time())
+
+    result = doctor()
+
+    assert (result.returncode, set(marks(result))) == (0, {"ok"})
+
+
 def test_looking_changes_nothing(doctor, redis, cli, state):
     damage(redis, cli)
     before = state()

@@ -154,7 +154,7 @@ class _Run:
         began, is_first = time.monotonic(), True
         try:
             while limit is None or self._written < limit:
-                if not (is_first and self._client.get_inspector().archiving(self._queue)) and not self._is_more():
+                if not (is_first and self._is_one_open()) and not self._is_more():
                     break
                 is_first = False
                 size = self._size if limit is None else min(self._size, limit - self._written)
@@ -209,6 +209,9 @@ class _Run:
             claim.make_sure()                          # or has another one removed what we have written?
             raise
         self._position += size
+
+    def _is_one_open(self) -> bool:
+        return any(self._client.get_inspector().archiving([self._queue]))
 
     def _is_more(self) -> bool:
         """Tell whether there are tasks that we have not come to."""

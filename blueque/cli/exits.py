@@ -25,6 +25,7 @@ from blueque.cli.failure import (
 from blueque.cli.options import Invocation
 from blueque.cli.show import clean
 from blueque.errors import (
+    ArchiveRefused,
     BatchFailed,
     BluequeError,
     Contended,
@@ -35,12 +36,14 @@ from blueque.errors import (
     NotFailed,
     NotFinished,
     NotFree,
+    NotInstalled,
     NotOwner,
     NotRegistered,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
     RunDropped,
+    SnapshotGone,
     SpoolRefused,
 )
 
@@ -60,6 +63,9 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (BatchFailed, AWAY, ""),                           # it has a cause, which says more
     (SpoolRefused, CONFIGURATION, ""),
     (NoServer, CONFIGURATION, ""),
+    (NotInstalled, CONFIGURATION, ""),
+    (ArchiveRefused, CONFIGURATION, ""),
+    (SnapshotGone, ATTENTION, "Try again; it goes on where it was."),
 ]
 
 # By the first word of what Redis answered.

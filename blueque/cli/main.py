@@ -30,13 +30,14 @@ _VERBS = {
     "runs": ("blueque.cli.runs", "runs"),
     "gc": ("blueque.cli.runs", "gc"),
     "node": ("blueque.cli.node", "node"),
+    "archive": ("blueque.cli.archive", "archive"),
 }
 # What the help says, in so few lines that it fits a terminal.
 _HELP = [
     ("status, ls", "Show everything on one screen; list tasks."),
     ("show, why", "Show everything about one task; why it does not run."),
     ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
-    ("enqueue", "Put tasks in a queue and print their ids."),
+    ("enqueue, archive", "Put tasks in a queue; move finished ones into files."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
     ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),
     ("pause, resume, limit", "Have nothing, or only so many tasks, of a queue run."),

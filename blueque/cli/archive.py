@@ -1,0 +1,144 @@
+"""`blueque archive`: finished tasks into Parquet files, and out of Redis."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from blueque.cli import show
+from blueque.cli.failure import MISSING, Failure
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.places import FINISHED
+
+if TYPE_CHECKING:
+    from blueque.archives import Archived, Compacted, Progress
+
+_VERBS = {"write": "written", "delete": "deleted from Redis"}
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("directory")
+@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only what has ended so long ago: 12h, 7d.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks; the oldest first.")
+@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED), help="Only such tasks; may be repeated.")
+@click.option("--compact", "is_compacting", is_flag=True, help="Then make few large files of the small ones of each day.")
+@json_option
+@shared_options
+@pass_invocation
+def archive(
+    invocation: Invocation, queue: str, directory: str, older_than: float | None, limit: int | None, states: Sequence[str],
+    is_compacting: bool, as_json: bool,
+) -> None:
+    """Move finished tasks into Parquet files, DIRECTORY/queue=.../day=..., and delete from Redis what is there then.
+
+    \b
+    blueque archive video.encode /data/archive --older-than 7d
+
+    It can be stopped or killed at any time: run again, it goes on where it was, and no task is lost or there twice. A task
+    that was put in line again meanwhile stays in Redis. Several queues may share a directory.
+    """
+    from blueque import archives  # here: --help does without
+
+    _require(invocation, queue)
+    client = invocation.client(patience=30.0)          # what is under way should survive a restart of Redis
+    screen = _Screen()
+    try:
+        done = archives.archive(
+            queue, directory, older_than=older_than, limit=limit, statuses=states or FINISHED, client=client,
+            tell=screen.tell,
+        )
+        screen.clear()
+        merged = archives.compact(directory, tell=screen.tell_merged) if is_compacting else None
+    except BaseException as error:
+        screen.clear()
+        if isinstance(error, KeyboardInterrupt):
+            show.talk("Stopped. Nothing is lost: run it again, and it goes on where it was.")
+        raise
+    screen.clear()
+    if as_json:
+        _print_json(done, merged)
+    else:
+        _print_text(done, merged)
+
+
+def _require(invocation: Invocation, queue: str) -> None:
+    """End the program when there is no such queue, and Redis can be asked."""
+    client = invocation.client()
+    client.get_queue(queue)                            # is it a name at all?
+    if queue not in client.get_inspector().queues():
+        raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+
+
+def _print_text(done: Archived, merged: Compacted | None) -> None:
+    name = show.clean(done.queue)
+    if done.batches:
+        rate = done.written / max(done.seconds, 0.001)
+        click.echo(f"{name}  {done.written:,} archived in {show.span(done.seconds)}, {rate:,.0f}/s; {_fate(done)}")
+        click.echo(f"in {show.clean(done.directory)}")
+    else:
+        click.echo(f"{name}  nothing to archive")
+    if done.resumed:
+        show.talk("What an interrupted run had begun is finished now, too.")
+    if merged is not None:
+        click.echo(f"{merged.before:,} files are {merged.after:,} now" if merged.before else "nothing to compact")
+
+
+def _fate(done: Archived) -> str:
+    kept = done.written - done.deleted
+    if not kept:
+        return "all deleted from Redis"
+    return f"{done.deleted:,} deleted from Redis, {kept:,} changed or deleted by others meanwhile"
+
+
+def _print_json(done: Archived, merged: Compacted | None) -> None:
+    show.print_json(
+        "archive", queue=done.queue, directory=done.directory, written=done.written, deleted=done.deleted,
+        batches=list(done.batches), resumed=list(done.resumed), seconds=round(done.seconds, 3),
+        compacted=None if merged is None else {"before": merged.before, "after": merged.after, "rows": merged.rows},
+    )
+
+
+class _Screen:
+    """A line on the terminal that says how far it is; nothing if there is none."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._shown = 0.0
+        self._stage: tuple[str, str] = ("", "")
+        self._began = 0.0
+
+    def tell(self, progress: Progress) -> None:
+        if progress.stage == "wait":
+            self._tell_waiting(progress)
+            return
+        if self._stage != (progress.stage, progress.batch):
+            self._stage, self._began, self._shown = (progress.stage, progress.batch), time.monotonic(), 0.0
+        rate = progress.done / max(time.monotonic() - self._began, 0.001)
+        self._write(f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s")
+
+    def tell_merged(self, done: int, total: int) -> None:
+        self._write(f"{done:,} of {total:,} files merged")
+
+    def clear(self) -> None:
+        if self._is_shown and self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = 0.0
+
+    def _tell_waiting(self, progress: Progress) -> None:
+        if self._stage == ("wait", progress.batch):
+            return
+        self._stage, other = ("wait", progress.batch), progress.other or {}
+        self.clear()
+        show.talk(f"Another archiver is at work on it: {other.get('by')}, process {other.get('pid')}. Waiting for it.")
+
+    def _write(self, text: str) -> None:
+        if self._is_shown and time.monotonic() > self._shown + 0.1:
+            self._shown = time.monotonic()
+            sys.stderr.write(f"\r{text}\x1b[K")
+            sys.stderr.flush()
