@@ -132,7 +132,7 @@ def test_a_batch_that_is_open_for_more_than_a_day_is_named_with_what_ends_it(doc
         result = doctor()
 
         assert result.stdout.count(
-            "warn  queue a b: batch b-1 of its archive is claimed, and ann@host has not gone on with it for 1d1h: "
+            "warn  queue a b: batch b-1 of its archive is claimed, and ann@host has not gone on with it for 1 d 1 h: "
             "blueque archive 'a b' /data/archive does.\n"
         ) == count
         assert (result.returncode == 75) == bool(count)
