@@ -33,7 +33,9 @@ class Standstill(FaultProxy):
                     return False
                 if self._is_executed:
                     server.sendall(data)
-                    server.recv(1)                     # an answer: it has been executed
+                    if b"*-1" in server.recv(65536):   # somebody changed a watched key: it will be tried again
+                        self._left = 1
+                        return True
                 self.is_reached.set()
         self._is_let_go.wait()
         return is_first                                # then its connection is closed

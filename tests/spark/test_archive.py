@@ -22,7 +22,7 @@ from blueque.spark import archiving
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
 
-START = 60.0                                           # seconds within which another Spark has come to the point
+START = 180.0                                          # seconds within which another Spark has come to the point
 MANY = 4000                                            # tasks: some seconds of work on a busy machine
 
 ARCHIVER = """
@@ -44,11 +44,11 @@ POINTS = {
     "when it is written": (b"written", 1, True, "written"),
     "before it is published": (b"published", 1, False, "written"),
     "when it is published": (b"published", 1, True, "published"),
-    "before it deletes": (b"UNLINK", 1, False, "published"),
-    "while it deletes": (b"UNLINK", 12, True, "published"),
+    "before it deletes": (b"LREM", 1, False, "published"),
+    "while it deletes": (b"LREM", 12, True, "published"),
     "before it is deleted": (b"deleted\r\n$", 41, False, "published"),
-    "before it is done": (b"DEL\r\n", 1, False, "deleted"),
-    "when it is done": (b"DEL\r\n", 1, True, None),
+    "before it is done": (b"\r\nDEL\r\n", 1, False, "deleted"),
+    "when it is done": (b"\r\nDEL\r\n", 1, True, None),
 }
 SHORT = ("while workers write", "while it deletes")
 CHOSEN = POINTS if os.environ.get("LONG_PROOF") else SHORT
