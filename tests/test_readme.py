@@ -29,7 +29,7 @@ MODULES = {
 
 
 # Alan twice: once deleted, once with limits. The second Ada has a policy; the second Grace was cancelled. Edith has a key.
-GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan")
+GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan", "Radia", "Barbara")
 
 
 class Block(NamedTuple):
