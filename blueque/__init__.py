@@ -12,11 +12,13 @@ from blueque.client import Client
 from blueque.config import Config
 from blueque.errors import (
     ArchiveRefused,
+    BacklogRefused,
     BatchFailed,
     BatchTaken,
     BluequeError,
     ConfigRefused,
     Contended,
+    FeedTaken,
     InvalidInput,
     InvalidType,
     JobFailed,
@@ -73,6 +75,7 @@ def __getattr__(name: str) -> _typing.Any:
 
 __all__ = [
     "ArchiveRefused",
+    "BacklogRefused",
     "BatchFailed",
     "BatchTaken",
     "BluequeError",
@@ -81,6 +84,7 @@ __all__ = [
     "ConfigRefused",
     "Contended",
     "Fail",
+    "FeedTaken",
     "ForkingRunner",
     "Inspector",
     "InvalidInput",

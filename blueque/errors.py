@@ -10,9 +10,11 @@
     |   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
     |   |-- WrongRun                    the run is of another kind, or shares its keys with one of another queue
     |   |-- OldBatch                    the stream has committed a later batch; a new checkpoint needs a new name
+    |   |-- BacklogRefused              a file of a backlog, or a row of it, cannot be fed; it names both
     |   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the line
     |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
+    |-- FeedTaken                       another feeder has the feed; this one wrote nothing more; leave it to that one
     |-- NotFree                         what the task needs is taken; it is back in its line; it will be free again
     |-- NotRegistered                   the listener is not (or no longer) registered; register again
     |-- NodeTaken                       another listener uses this node id; choose another name
@@ -153,6 +155,33 @@ class ConfigRefused(InvalidInput):
     def __init__(self, path: str, line: int | None, reason: str) -> None:
         super().__init__(f"{path}{f', line {line}' if line is not None else ''}: {reason}")
         self.path, self.line, self.reason = path, line, reason
+
+
+class BacklogRefused(InvalidInput):
+    """A file of a backlog cannot be fed: it cannot be read, it has changed, or a row of it can be no task.
+
+    file: its name in the backlog. row: which of its rows, or lines, counted from 1; None: it is about the whole file.
+    """
+
+    def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
+        super().__init__(f"{file}{f', {unit} {row}' if row is not None else ''}: {reason}")
+        self.file, self.row, self.reason = file, row, reason
+
+
+class FeedTaken(BluequeError):
+    """Somebody else feeds, or the feed is no more. Nothing more was written by this feeder.
+
+    node: who feeds now; None: nobody.
+    """
+
+    def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
+        why = (
+            f"was taken over by {node}; this feeder has written nothing since" if node and was_ours
+            else f"is fed by {node}" if node
+            else "is no more: somebody has forgotten it, or Redis has lost it; nothing was written since"
+        )
+        super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
+        self.feed, self.queue, self.node = feed, queue, node
 
 
 class NotOwner(BluequeError):

@@ -21,21 +21,23 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "columns", "commands", "defaults", "errors", "histogram", "keys", "limits", "lines", "pauses", "retry", "selection",
-        "settings", "task_id", "toml_lines", "values", "verdicts", "version", "wording",
+        "columns", "commands", "defaults", "errors", "histogram", "json_text", "keys", "limits", "lines", "pauses", "retry",
+        "selection", "settings", "task_id", "toml_lines", "values", "verdicts", "version", "wording",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "gate", "output", "resources", "roster", "signals", "spool", "tree", "trouble",
+        "arrow", "attempt", "backlog", "backlog_rows", "gate", "json_rows", "output", "parquet_rows", "resources", "roster",
+        "signals", "spool", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "run_census", "run_record", "snapshots", "tables",
+        "feeds", "run_census", "run_record", "snapshots", "tables",
     ],
     "objects": [
-        "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "listener",
-        "listener_group", "listeners", "freeing", "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
+        "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",
+        "feed_owner", "feeder", "feeding", "listener", "listener_group", "listeners", "freeing", "forwarding", "processor",
+        "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

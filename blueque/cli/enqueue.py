@@ -11,9 +11,10 @@ import click
 
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.lines import Lines, Read, advice, as_json, as_text, print_ids, read_file
+from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
 from blueque.errors import InvalidInput
+from blueque.json_text import as_json, as_text
 from blueque.lines import require_resources
 from blueque.task import Task
 

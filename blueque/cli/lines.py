@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import select
 import sys
@@ -18,6 +17,7 @@ from blueque.batches import FLUSH
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.errors import BluequeError, InvalidInput
+from blueque.json_text import NotJson, as_json
 from blueque.task_id import TaskId, require_key
 from blueque.values import quick_encoder
 
@@ -27,10 +27,6 @@ READ = 1 << 16
 Read = Callable[[bytes], Any]
 
 _KINDS = {int: "a number", float: "a number", bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
-
-
-class NotJson(InvalidInput):
-    """A text that is no JSON at all: perhaps it was meant as the string that it is."""
 
 
 class Lines:
@@ -192,24 +188,6 @@ def open_file(source: str, advice: str) -> Iterator[IO[bytes]]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Failure(USAGE, f"cannot read {source[1:]!r}: {reason}", advice) from error
-
-
-def as_json(content: bytes) -> Any:
-    text = as_text(content)
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise InvalidInput("the JSON is nested too deeply") from error
-    except ValueError as error:
-        some = text if len(text) <= 30 else f"{text[:30]}..."
-        raise NotJson(f"not valid JSON: {some!r} ({error})") from error
-
-
-def as_text(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"not UTF-8: byte {content[error.start]:#04x} at position {error.start}") from error
 
 
 def advice(error: InvalidInput) -> str:

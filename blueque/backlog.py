@@ -1,0 +1,146 @@
+"""The files of a backlog: which there are, in which order, and what tells one from another of the same name."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn
+from urllib.parse import unquote
+
+from blueque.errors import BacklogRefused, InvalidInput, InvalidType
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+PARQUET = (".parquet", ".pq")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+_ENDS = (*PARQUET, *JSON_LINES, *(f"{end}.gz" for end in JSON_LINES))
+_SAMPLE = 1 << 16                                      # bytes of each end of a file that its mark is made of
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+class BacklogFile(NamedTuple):
+    """One file.
+
+    name: by which it is known in the record of the feed. path: where it is.
+    constants: what the directories above it say of all its rows, as `day=2026-11-21` does.
+    """
+
+    name: str
+    path: str
+    constants: dict[str, str | None]
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.path.lower().endswith(PARQUET)
+
+    @property
+    def order(self) -> list[str]:
+        """What files are sorted by: their names, directory by directory."""
+        return self.name.split("/")
+
+
+class Backlog:
+    """Files to be fed: a directory and all below it, one file, a pattern as `backlog/*.parquet`, or several of these.
+
+    In a directory, names that begin with `_` or `.` are left out, as are those that end like neither Parquet nor JSON lines.
+    """
+
+    def __init__(self, source: Source) -> None:
+        given = [source] if isinstance(source, str | os.PathLike) else source
+        if isinstance(given, bytes) or not isinstance(given, Sequence):
+            raise InvalidType(f"a backlog is a path, or a list of paths, not {type(source).__name__}")
+        self._paths = [os.fsdecode(path) for path in given]
+        if not self._paths:
+            raise InvalidInput("a backlog of no paths")
+
+    def __str__(self) -> str:
+        more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
+        return f"{self._paths[0]}{more}"
+
+    def files(self) -> list[BacklogFile]:
+        """Return the files that there are now, sorted. Raises BacklogRefused when a path is none."""
+        found: dict[str, BacklogFile] = {}
+        for path in self._paths:
+            for one in self._expand(path):
+                if found.setdefault(one.name, one).path != one.path:
+                    raise BacklogRefused(one.name, None, f"both {found[one.name].path} and {one.path} have that name")
+        return sorted(found.values(), key=lambda one: one.order)
+
+    def is_there(self) -> bool:
+        """Tell whether there is anything at all."""
+        return any(os.path.exists(path) or glob.glob(path, recursive=True) for path in self._paths)
+
+    def _expand(self, path: str) -> Iterable[BacklogFile]:
+        if os.path.isdir(path):
+            # Its files are known by their place in it, so that it may be moved, or mounted elsewhere.
+            inner = _below(path)
+            return inner if len(self._paths) == 1 else [one._replace(name=_normal(one.path)) for one in inner]
+        if os.path.exists(path):
+            return [self._single(path)]
+        matches = [match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)]
+        if not matches:
+            raise BacklogRefused(path, None, "there is no such file or directory")
+        return [BacklogFile(_normal(match), match, {}) for match in matches if _is_readable(match)]
+
+    def _single(self, path: str) -> BacklogFile:
+        if not _is_readable(path):
+            raise BacklogRefused(path, None, f"it ends in none of {', '.join(_ENDS)}")
+        return BacklogFile(os.path.basename(path) if len(self._paths) == 1 else _normal(path), path, {})
+
+
+def mark_of(file: BacklogFile, known: str | None = None) -> str:
+    """Return what tells the file from another of that name: its size, its time, and a digest of both its ends.
+
+    known: an earlier mark, which is returned if it is still that file, be it copied or touched meanwhile.
+    Raises BacklogRefused when it cannot be read.
+    """
+    try:
+        status = os.stat(file.path)
+        size, changed = status.st_size, status.st_mtime_ns
+        if known is not None and known.split(" ")[:2] == [str(size), str(changed)]:
+            return known
+        with open(file.path, "rb") as opened:
+            digest = hashlib.blake2b(opened.read(_SAMPLE), digest_size=16)
+            opened.seek(max(size - _SAMPLE, 0))
+            digest.update(opened.read(_SAMPLE))
+    except OSError as error:
+        raise BacklogRefused(file.name, None, f"cannot be read: {error.strerror}") from error
+    mark = f"{size} {changed} {digest.hexdigest()}"
+    return known if known is not None and known.split(" ")[::2] == mark.split(" ")[::2] else mark
+
+
+def size_of(mark: str) -> int:
+    """Return the bytes of the file that has this mark."""
+    return int(mark.partition(" ")[0])
+
+
+def _below(directory: str) -> Iterable[BacklogFile]:
+    def refuse(error: OSError) -> NoReturn:
+        raise BacklogRefused(str(error.filename), None, f"cannot be read: {error.strerror}") from error
+
+    for place, inner, names in os.walk(directory, onerror=refuse, followlinks=True):
+        inner[:] = [name for name in inner if not name.startswith(("_", "."))]
+        below = os.path.relpath(place, directory)
+        parts = [] if below == "." else below.split(os.sep)
+        for name in names:
+            path = os.path.join(place, name)
+            if _is_readable(name):
+                yield BacklogFile("/".join([*parts, name]), path, dict(_constants(parts)))
+
+
+def _constants(parts: Iterable[str]) -> Iterable[tuple[str, str | None]]:
+    for part in parts:
+        column, sign, value = part.partition("=")
+        if sign and column:
+            yield unquote(column), None if value == _NO_VALUE else unquote(value)
+
+
+def _is_readable(path: str) -> bool:
+    name = os.path.basename(path)
+    return name.lower().endswith(_ENDS) and not name.startswith(("_", "."))
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path).replace(os.sep, "/")

@@ -1,0 +1,158 @@
+"""The rows of a file of a backlog, as parameters of tasks: what is wanted of them, and how they are handed out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.backlog import BacklogFile
+from blueque.errors import BacklogRefused, InvalidInput, InvalidType
+from blueque.task_id import require_key
+
+Encoded = tuple[bytes, bool]                           # parameters in UTF-8, and whether they are JSON
+
+
+class Shape(NamedTuple):
+    """What becomes of a row.
+
+    params: the columns that make the dict of parameters; one name: the value of that column alone; None: all columns.
+    key: the column that is the key; None: rows have none. max_bytes: of parameters.
+    skip_bad: leave out rows that can be no task; else they end the feed.
+    """
+
+    params: tuple[str, ...] | str | None = None
+    key: str | None = None
+    max_bytes: int = 1 << 20
+    skip_bad: bool = False
+
+
+class Block(NamedTuple):
+    """Some rows in a row, as their file gives them.
+
+    parameters, keys: of each; of those that are left out, anything. sizes: the bytes that each takes in the file, if known.
+    left_out: by their place, rows that become no task, and why; None: they are blank.
+    """
+
+    parameters: Sequence[Encoded] = ()
+    keys: Sequence[bytes] | None = None
+    left_out: Mapping[int, BacklogRefused | None] = {}
+    sizes: Sequence[int] | None = None
+
+
+class Portion:
+    """Rows on their way into one transaction.
+
+    parameters, keys: of those that become tasks. places: which they are among all rows here. bad: those that are left out.
+    rows: how many rows they are in all, blank ones included. size: bytes of parameters.
+    """
+
+    def __init__(self) -> None:
+        self.parameters: list[Encoded] = []
+        self.keys: list[bytes] = []
+        self.places: list[int] = []
+        self.bad: list[BacklogRefused] = []
+        self.rows = self.size = 0
+
+
+class Rows(ABC):
+    """The rows of one file from some row on. row, offset: where the next one is, as in protocol.feeding.Cursor."""
+
+    unit = "row"
+
+    def __init__(self, file: BacklogFile, shape: Shape, row: int, offset: int) -> None:
+        self.file, self.shape, self.row, self.offset = file, shape, row, offset
+        self._block, self._at = Block(), 0
+
+    def take(self, portion: Portion, count: int, room: int) -> bool:
+        """Add rows, until the portion has so many, or that many bytes of parameters; False: the file has no more.
+
+        Raises BacklogRefused for a bad row; those before it are added by then.
+        """
+        while portion.rows < count and portion.size < room:
+            if self._at == len(self._block.parameters):
+                block = self._read()
+                if block is None:
+                    return False
+                self._block, self._at = block, 0
+            elif self._at not in self._block.left_out:
+                self._give(portion, count - portion.rows, room)
+            else:
+                self._leave_out(portion)
+        return True
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """Which part of the file is behind us, 0 to 1, roughly."""
+
+    @abstractmethod
+    def _read(self) -> Block | None:
+        """Return the next rows; None: there are no more."""
+
+    def _give(self, portion: Portion, count: int, room: int) -> None:
+        block, end = self._block, min(self._at + count, len(self._block.parameters))
+        if block.left_out:
+            end = min([end, *[place for place in block.left_out if place > self._at]])
+        some = block.parameters[self._at : end]
+        size = sum([len(text) for text, _ in some])
+        if portion.size + size > room:
+            taken = 0
+            while portion.size < room:                 # one at least; the last may go beyond
+                portion.size += len(some[taken][0])
+                taken += 1
+            some, size = some[:taken], 0
+        portion.size += size
+        portion.parameters += some
+        portion.places += range(portion.rows, portion.rows + len(some))
+        if block.keys is not None:
+            portion.keys += block.keys[self._at : self._at + len(some)]
+        self._advance(portion, len(some))
+
+    def _leave_out(self, portion: Portion) -> None:
+        why = self._block.left_out[self._at]
+        if why is not None:
+            if not self.shape.skip_bad:
+                raise why
+            portion.bad.append(why)
+        self._advance(portion, 1)
+
+    def _advance(self, portion: Portion, count: int) -> None:
+        if self._block.sizes is not None:
+            self.offset += sum(self._block.sizes[self._at : self._at + count])
+        self._at += count
+        self.row += count
+        portion.rows += count
+
+    def _refusal(self, place: int, reason: object) -> BacklogRefused:
+        """Return the refusal of a row of the block that is being read; place: in it."""
+        return BacklogRefused(self.file.name, self.row + place + 1, str(reason), self.unit)
+
+
+def chosen(row: Mapping[str, Any], shape: Shape) -> Any:
+    """Return what of a row is the parameters. Raises InvalidInput when it has no such column."""
+    if shape.params is None:
+        return row
+    if isinstance(shape.params, str):
+        return column(row, shape.params)
+    return {name: column(row, name) for name in shape.params}
+
+
+def column(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise InvalidInput(f"there is no {name!r} in it")
+    return row[name]
+
+
+def key_of(value: object, name: str) -> bytes:
+    """Return the key in UTF-8; a whole number stands for its digits. Raises InvalidInput."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return b"%d" % value
+    if not isinstance(value, str):
+        kind = "nothing" if value is None else f"a {type(value).__name__}"
+        raise InvalidType(f"{name!r} holds {kind}; a key is text, or a whole number")
+    return require_key(value, f"the key in {name!r}").encode()
