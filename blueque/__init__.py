@@ -62,9 +62,10 @@ from blueque.version import __version__
 
 if _typing.TYPE_CHECKING:
     from blueque.archives import archive
+    from blueque.feeder import feed
 
 # What most programs never use is imported when it is asked for: each fork of a listener copies what it has imported.
-_LAZY = {"archive": "blueque.archives"}
+_LAZY = {"archive": "blueque.archives", "feed": "blueque.feeder"}
 
 
 def __getattr__(name: str) -> _typing.Any:
@@ -127,4 +128,5 @@ __all__ = [
     "__version__",
     "archive",
     "current_task",
+    "feed",
 ]

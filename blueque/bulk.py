@@ -132,7 +132,7 @@ class ManyTasks:
         record = protocol.open_run(
             self._redis, self.name, require_run_name(name), "keyed", count, require_keep(keep), time.time()
         )
-        return KeyedRun(self._redis, record, self._max_bytes, self._all(**options))
+        return KeyedRun(self._redis, record, self._max_bytes, self.fields_of(**options))
 
     def open_staging(
         self, name: str | None = None, keep: float | str = RUN_KEEP, stream: bool = False, **options: Unpack[Common]
@@ -148,9 +148,9 @@ class ManyTasks:
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
         kind = "stream" if stream else "staged"
         record = protocol.open_run(self._redis, self.name, run, kind, None, require_keep(keep), time.time())
-        return Staging(self._redis, record, self._max_bytes, self._all(**options))
+        return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
 
-    def _all(
+    def fields_of(
         self,
         *,
         priority: int = 0,
@@ -159,6 +159,7 @@ class ManyTasks:
         retry: Retry | Literal[False] | None = None,
         **its_limits: Any,
     ) -> Options:
+        """Return the fields of a task that is given these options of `enqueue`, with what the configuration adds."""
         return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
 
     def _batches(
@@ -177,8 +178,8 @@ class ManyTasks:
             raise InvalidInput("in a run each task has a key: give keys, too")
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         plan = Plan(
-            self.name, self._max_bytes, self._all(**options), require_whole(batch, "batch", 1, MAX_BATCH), keys,
-            priorities, etas, kept, None if run is None else require_run_name(run),
+            self.name, self._max_bytes, self.fields_of(**options), require_whole(batch, "batch", 1, MAX_BATCH),
+            keys, priorities, etas, kept, None if run is None else require_run_name(run),
         )
         return Batches(self._redis, plan, iterable)
 

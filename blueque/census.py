@@ -30,9 +30,10 @@ from blueque.questions import (
 
 _OF_A_QUEUE = {
     **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")},
-    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset",
+    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset", "feeds": "zset",
 }
-_UNREAD = ("lines", "settings", "runs")                # with the queue
+_FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))     # hashes, of which an audit knows no more
+_UNREAD = ("lines", "settings", "runs", "feeds")       # with the queue
 _BEFORE_TASKS = ("wake", "settings")                   # a queue may be paused before it has had any
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 
@@ -63,6 +64,9 @@ def take(redis: Redis) -> Census:
     _read_locks(redis, picture, types)
     _read_kept(redis, picture, types)
     run_census.read(redis, picture, types, queues, _expect)
+    for key in types:
+        if key.startswith(_FEEDS):
+            _expect(picture, types, key, "hash", None)
     pairs = _pairs(redis, picture, types, rolls)
     for queue, node in pairs:
         for name, kind in _OF_A_LISTENER.items():
@@ -178,7 +182,7 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
     others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.archive(""),
-              keys.snapshot(""), *[_key(kind, "") for kind in _OF_A_QUEUE])
+              keys.snapshot(""), *_FEEDS, *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
         if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue
@@ -244,4 +248,5 @@ def _key(kind: str, queue: str) -> str:
 
 _NAMES = {
     "listeners": keys.listeners, "nodes": keys.nodes, "lines": keys.lines, "settings": keys.settings, "runs": keys.runs,
+    "feeds": keys.feeds,
 }

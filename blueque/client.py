@@ -30,13 +30,14 @@ from blueque.selection import Select, require_select
 from blueque.snapshots import Slice, Snapshot, require_keep, require_queues, require_statuses
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
-from blueque.values import require_queue_name, require_run_name
+from blueque.values import require_feed_name, require_queue_name, require_run_name
 
 if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
     from blueque.doctor import Doctor
+    from blueque.feeding import Feeding, FeedProgress, Job
     from blueque.leftovers import Leftovers
 
 
@@ -128,6 +129,25 @@ class Client:
         from blueque.leftovers import Leftovers  # here: what a listener imports, each of its forks copies
 
         return Leftovers(self._redis)
+
+    def get_feeding(self, job: Job, tell: Callable[[FeedProgress], object] | None = None) -> Feeding:
+        """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
+        from blueque.feeding import Feeding  # here: what a listener imports, each of its forks copies
+
+        return Feeding(self._redis, job, settings.timing(), tell)
+
+    def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
+        """Return the records of all feeds of a queue, as in docs/protocol.md, "Feeds", those that are open last."""
+        from blueque import feeds  # here, as above
+
+        return feeds.load_all(self._redis, require_queue_name(queue_name))
+
+    def forget_feed(self, queue_name: str, name: str) -> bool:
+        """Remove the record of a feed, so that it begins anew; False: there is none.
+
+        Source: docs/protocol.md, "forget_feed".
+        """
+        return protocol.forget_feed(self._redis, require_queue_name(queue_name), require_feed_name(name))
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""

@@ -138,6 +138,18 @@ def parse_run(key: str) -> tuple[str, str] | None:
     return (kind, rest) if kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX) else None
 
 
+def feed(queue: str, name: str) -> str:                # hash: the record of a feed: how far it is, and who feeds
+    return f"blueque_feed_{name}_{queue}"
+
+
+def fed(queue: str, feed_name: str) -> str:            # hash: the files that it has done with, and what each was
+    return f"blueque_fed_{feed_name}_{queue}"
+
+
+def feeds(queue: str) -> str:                          # zset: names of the feeds, scored by when each has finished
+    return f"blueque_feeds_{queue}"
+
+
 def started_member(node: str, pid: int | str, task_id: str) -> str:
     return f"{node} {pid} {task_id}"
 

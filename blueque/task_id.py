@@ -18,6 +18,8 @@ DEFAULT_KEEP = "1d"
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 # The same of "run.blueque", for keys that count in one run only.
 RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
+# The same of "feed.blueque", for the rows of a backlog.
+FEED_NAMESPACE = uuid.UUID("9626c163-b9f2-5216-a484-ebdd48d4297e")
 
 _WIDTH = 36
 _DIGITS = [place for place in range(_WIDTH) if place not in (8, 13, 18, 23)]
@@ -49,13 +51,15 @@ def random_ids(count: int) -> list[bytes]:
 
 def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
     """Return the ids of the tasks that these keys stand for in a run, as ASCII: `id_of_run_key` for many."""
-    begun = hashlib.sha1(_scope(queue, run), usedforsecurity=False)
-    digests = []
-    for key in keys:
-        one = begun.copy()
-        one.update(key)
-        digests.append(one.digest()[:16])
-    return _texts(b"".join(digests), _VERSION_5)
+    return _ids_in(RUN_NAMESPACE, queue, run, keys)
+
+
+def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of the tasks that a feed makes, as ASCII, of their keys or of the numbers of their rows.
+
+    scope: the name of the feed for keys, the instance of its record for numbers.
+    """
+    return _ids_in(FEED_NAMESPACE, queue, scope, texts)
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:
@@ -84,8 +88,14 @@ def shard_of(task: str | bytes, shards: int) -> int:
     return int(task[:4], 16) % shards
 
 
-def _scope(queue: str, run: str) -> bytes:
-    return RUN_NAMESPACE.bytes + f"{queue}\0{run}\0".encode()
+def _ids_in(namespace: uuid.UUID, queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
+    begun = hashlib.sha1(namespace.bytes + f"{queue}\0{scope}\0".encode(), usedforsecurity=False)
+    digests = []
+    for text in texts:
+        one = begun.copy()
+        one.update(text)
+        digests.append(one.digest()[:16])
+    return _texts(b"".join(digests), _VERSION_5)
 
 
 def _texts(octets: bytes, version: bytes) -> list[bytes]:

@@ -112,6 +112,11 @@ def require_run_name(name: object) -> str:
     return _require_name(name, "run")
 
 
+def require_feed_name(name: object) -> str:
+    """Return the name if a feed may have it."""
+    return _require_name(name, "feed")
+
+
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
     """Return the number if it lies between these two, or is one of them."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -21,12 +21,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import blueque
 from blueque import keys, protocol, run_record
 from blueque.connection import Redis
 from blueque.embedded import Server
 from blueque.errors import (
     BatchTaken,
     BluequeError,
+    FeedTaken,
+    InvalidInput,
     NodeTaken,
     NotCancellable,
     NotFailed,
@@ -43,6 +46,7 @@ from blueque.errors import (
 from blueque.places import STATUSES, Place
 from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk
 from blueque.protocol.runs import RunBatch
 from blueque.protocol.several import Pulse
 from blueque.protocol.staging import Chunk
@@ -362,6 +366,21 @@ PUBLISH = {
 }
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
 DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
+FEED = 'b 1 "x"'
+OPEN_FEED = {**TASK, "FEED": FEED, "SOURCE": "backlog/", "FACTS": flat(FACTS), "FEEDER": list(FEEDER), "DONE": [], "BEAT": 5}
+FEEDING = {
+    **OPEN_FEED, **MANY, "KEYS": [[]] * 3, "OTHER": [keys.line(Q, "5"), keys.line(Q, "0,lock:a%20b=2")], "FILE": "b 2.jsonl",
+    "MARK": "7 8 c", "ROW": 2, "OFFSET": 40, "ROWS": 3, "MADE": 3, "SKIPPED": 2,
+}
+WITH_KEYS = {**FEEDING, "KEYS": [["key", "a"], ["key", "ä\n%"], ["key", "c"]]}
+NO_TASK = {**FEEDING, **IN_NO_LINE, "TASK": [], "KEYS": [], "PARAMETERS": [], "MADE": 0}
+ONE_NEW = {
+    **WITH_KEYS, "NEW": ["t2"], "PARAMETERS": TEXTS[1:2], "KEYS": WITH_KEYS["KEYS"][1:2], "MADE": 1, "ENTRIES": [9.25, "t2"],
+    **in_default_line("t2"),
+}
+NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
+DONE = {"b 1.parquet": "1 2 d"}
+FINISHED = {**OPEN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
     **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [],
 }
@@ -502,6 +521,37 @@ def run_batch(values: Values) -> RunBatch:
 
 def enqueue_run(values: Values) -> Given:
     return lambda redis: protocol.enqueue_run(redis, run_batch(values))
+
+
+def opened_feed(token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25) -> Given:
+    return lambda redis: protocol.open_feed(redis, queue, feed, token, I, "backlog/", FACTS, dead, now)
+
+
+def feed(
+    tasks: Sequence[str], rows: tuple[int, int] = (0, 3), options: Values | None = None, done: Values | None = None,
+    skipped: int = 0, token: str = T, window: int = 3, others: Sequence[str] = ("5", "0,lock:a%20b=2"), **columns: Any,
+) -> Given:
+    """Feed these tasks, which are the rows from one number to another; see FEEDING."""
+    new = NewTasks([task.encode() for task in tasks], [(text.encode(), False) for text in TEXTS[: len(tasks)]], **columns)
+    batch = Batch(Q, new, 9.25, {**(options or {}), "run": FEED}) if tasks else None
+    chunk = FeedChunk(rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, rows[1]), batch, skipped, done)
+    return lambda redis: protocol.feed(redis, Q, FEED, token, chunk, window, others, 9.25)
+
+
+def beat_feed(redis: Redis) -> None:
+    protocol.beat_feed(redis, Q, FEED, T, 5, 9.25)
+
+
+def leave_feed(redis: Redis) -> None:
+    protocol.leave_feed(redis, Q, FEED, T)
+
+
+def finish_feed(done: Values | None = None) -> Given:
+    return lambda redis: protocol.finish_feed(redis, Q, FEED, T, done or {}, 9e8)
+
+
+def forget_feed(redis: Redis) -> None:
+    protocol.forget_feed(redis, Q, FEED)
 
 
 def opened(kind: str = "keyed", shards: int | None = None, queue: str = Q, run: str = RUN) -> Given:
@@ -829,6 +879,9 @@ A_NEW, A_LATER, CHUNKS = "there is a [NEW]", "there is a [LATER]", "there are ch
 IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "it is no stream"
 LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
 
+NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there is a [NEW]"
+A_FILE, BAD_ROWS = "a file is done", "rows were left out"
+
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
@@ -966,6 +1019,45 @@ SAMPLES = [
     Sample("prune_runs", "something is staged still", given(opened("staged"), staged(), raw("DEL", keys.run(Q, RUN))),
            prune_runs, {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]}, until="MULTI"),
     Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
+    Sample("open_feed", "the first time", nothing, opened_feed(), OPEN_FEED, [NO_RECORD]),
+    Sample("open_feed", "left", given(opened_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER)), opened_feed(),
+           OPEN_FEED),
+    Sample("open_feed", "of one that is dead", opened_feed("token-0"), opened_feed(dead="token-0"), OPEN_FEED),
+    Sample("open_feed", "of one that was replaced", opened_feed("token-1b"), opened_feed(dead="token-0"), OPEN_FEED,
+           until="MULTI"),
+    Sample("open_feed", "again", opened_feed(), opened_feed(), OPEN_FEED, until="MULTI"),
+    Sample("open_feed", "of another queue", opened_feed(queue="y", feed=f"{FEED}_x"), opened_feed(queue="x_y"),
+           {**OPEN_FEED, "QUEUE": "x_y"}, until="MULTI", refuses=InvalidInput),
+    Sample("feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK]),
+    Sample("feed", "with keys, after a file, and after bad rows", opened_feed(),
+           feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]), {**WITH_KEYS, "DONE": flat(DONE)},
+           [A_TASK, A_FILE, BAD_ROWS]),
+    Sample("feed", "in a line with a lock", opened_feed(), feed(["t1", "t2", "t3"], options=IS_SHARED),
+           {**FEEDING, **{name: MANY_SHARED[name] for name in ("OPTIONS", "LINE", "NAME", "PRIORITY", "LOCKED", "LOCK")}},
+           [A_TASK]),
+    Sample("feed", "bad rows only", opened_feed(), feed([], skipped=2), NO_TASK, [BAD_ROWS]),
+    Sample("feed", "one is new", given(opened_feed(), enqueued("t1"), enqueued("t3")),
+           feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]), ONE_NEW, [A_NEW_ONE], block=1),
+    Sample("feed", "none is new", given(opened_feed(), *map(enqueued, ("t1", "t2", "t3"))),
+           feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2), {**NONE_NEW, "DONE": flat(DONE)}, [A_FILE, BAD_ROWS],
+           block=1),
+    Sample("feed", "again", given(opened_feed(), feed(["t1", "t2", "t3"])), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
+           until="MULTI"),
+    Sample("feed", "no room", given(opened_feed(), enqueued("t9", priority=5)), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
+           until="MULTI"),
+    Sample("feed", "astray", opened_feed(), feed(["t1", "t2", "t3"], rows=(7, 10)), FEEDING, [A_TASK], until="MULTI"),
+    Sample("feed", "replaced", opened_feed("token-1b"), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK], until="MULTI",
+           refuses=FeedTaken),
+    Sample("beat_feed", "as usual", opened_feed(), beat_feed, OPEN_FEED),
+    Sample("beat_feed", "forgotten", nothing, beat_feed, OPEN_FEED, until="MULTI", refuses=FeedTaken),
+    Sample("leave_feed", "as usual", opened_feed(), leave_feed, OPEN_FEED),
+    Sample("leave_feed", "replaced", opened_feed("token-1b"), leave_feed, OPEN_FEED, until="MULTI"),
+    Sample("finish_feed", "as usual", opened_feed(), finish_feed(), FINISHED),
+    Sample("finish_feed", "with files", opened_feed(), finish_feed(DONE), {**FINISHED, "DONE": flat(DONE)}, [A_FILE]),
+    Sample("finish_feed", "again", given(opened_feed(), finish_feed()), finish_feed(), FINISHED, until="MULTI"),
+    Sample("finish_feed", "replaced", opened_feed("token-1b"), finish_feed(), FINISHED, until="MULTI", refuses=FeedTaken),
+    Sample("forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED),
+    Sample("forget_feed", "again", nothing, forget_feed, OPEN_FEED, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
            {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1")}, [MOVED]),
@@ -1414,8 +1506,8 @@ def look(name: str) -> str:
 # The tests
 
 WRITES = {
-    "BZPOPMIN", "COPY", "DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "LPUSH", "LREM", "RPOPLPUSH", "RPUSH", "SADD", "SET",
-    "SREM", "UNLINK", "ZADD", "ZINCRBY", "ZREM",
+    "BZPOPMIN", "COPY", "DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "LPUSH", "LREM", "PERSIST", "RPOPLPUSH", "RPUSH", "SADD",
+    "SET", "SREM", "UNLINK", "ZADD", "ZINCRBY", "ZREM", "ZREMRANGEBYSCORE",
 }
 
 
@@ -1525,6 +1617,20 @@ def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli)
     protocol.fence(redis, "video", listener.node, listener.instance, "0")
 
     assert sorted(first_column(chapter("Listener"))) == sorted(cli.hgetall(keys.listener("video", listener.node)))
+
+
+def test_the_fields_of_the_record_of_a_feed_are_those_in_the_table(url, cli, tmp_path):
+    (tmp_path / "a.jsonl").write_text("1\n")
+    written: set[str] = set()
+
+    def look(progress: object = None) -> None:
+        written.update(cli.hgetall(keys.feed("video", "f")))
+
+    blueque.feed(tmp_path, "video", name="f", url=url, progress=look)
+    look()
+
+    assert sorted(first_column(chapter("Feeds"))) == sorted(written)
+    assert group("FEEDER") == list(FEEDER)
 
 
 def test_the_groups_of_fields_are_fields_of_a_task():

@@ -1,16 +1,17 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
 submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and staging.py so that
-it is done once or as a whole, membership.py the life of a
-listener, several.py that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt,
-waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py
-what an audit finds to do, freezing.py is for those who read many tasks, archiving.py for those who
-move them into an archive; transaction.py is the executor they all go through.
+it is done once or as a whole, feeding.py for a backlog larger than Redis, membership.py the life of a listener, several.py
+that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt, waiting.py is about
+tasks that wait, recover.py what is done for dead listeners, control.py what a person wants, repair.py what an audit finds
+to do, freezing.py is for those who read many tasks, archiving.py for those who move them into an archive; transaction.py is
+the executor they all go through.
 """
 
 from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch
 from blueque.protocol.bulk import enqueue_many, schedule_many
 from blueque.protocol.control import cancel, order, requeue
+from blueque.protocol.feeding import beat_feed, feed, finish_feed, forget_feed, leave_feed, open_feed
 from blueque.protocol.freezing import freeze, thaw
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
@@ -39,6 +40,7 @@ __all__ = [
     "beat",
     "beat_all",
     "beat_batch",
+    "beat_feed",
     "call",
     "cancel",
     "claim",
@@ -59,13 +61,17 @@ __all__ = [
     "enqueue_run",
     "erase",
     "fail",
+    "feed",
     "fence",
     "finish_batch",
+    "finish_feed",
     "finish_run",
     "forget",
+    "forget_feed",
     "free",
     "freeze",
     "leave_batch",
+    "leave_feed",
     "lose",
     "mark_batch",
     "mend",
@@ -73,6 +79,7 @@ __all__ = [
     "note_line",
     "observe",
     "observe_all",
+    "open_feed",
     "open_run",
     "order",
     "pause",

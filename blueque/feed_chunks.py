@@ -1,0 +1,164 @@
+"""The chunks of a backlog, in order, from wherever a feed has come to: each is what one transaction makes tasks of."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from blueque.backlog import Backlog, BacklogFile, mark_of, size_of
+from blueque.backlog_rows import Portion, Rows, Shape
+from blueque.errors import BacklogRefused
+from blueque.json_rows import JsonRows
+from blueque.parquet_rows import ParquetRows, count_rows
+from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.feeding import Cursor, FeedChunk
+from blueque.protocol.submit import Options
+from blueque.task_id import ids_of_feed
+
+MAX_BYTES = 4 << 20                                    # of parameters in a chunk: Redis does nothing else meanwhile
+COUNTED = 1000                                         # files whose rows are counted beforehand, for the progress
+
+
+class Aim(NamedTuple):
+    """What the tasks are to be. instance: of the record of the feed."""
+
+    queue: str
+    feed: str
+    instance: str
+    options: Options
+
+
+class FeedChunks:
+    """Makes one chunk after the other, and never holds more than the rows of one.
+
+    size: how many rows make a chunk. start: where to begin. done: the files that are fed, and their marks.
+    """
+
+    def __init__(
+        self, backlog: Backlog, shape: Shape, aim: Aim, size: int, start: Cursor, done: Mapping[str, str]
+    ) -> None:
+        self.done = dict(done)
+        self.news: dict[str, str] = {}                 # files that are done, and whose marks no chunk has taken along
+        self.ahead: deque[BacklogFile] = deque()       # the files that are not done
+        self._backlog, self._shape, self._aim, self._size, self._cursor = backlog, shape, aim, size, start
+        self._rows: Rows | None = None
+        self._refusal: BacklogRefused | None = None
+        self._bad: list[BacklogRefused] = []
+        self._behind = self._all = 0                   # bytes of files that are done, and of all
+        self._checked: set[str] = set()
+
+    def look(self) -> None:
+        """Look which files there are. Raises BacklogRefused when what is fed, or half of it, is not what it was."""
+        files = self._backlog.files()
+        last = self._cursor.file
+        if last and last not in self.done and last not in {one.name for one in files}:
+            raise BacklogRefused(last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed")
+        for one in files:
+            known = self.done.get(one.name, self._cursor.mark if one.name == last else None)
+            if known is None and last and one.order < last.split("/"):
+                raise BacklogRefused(one.name, None, f"it comes too late: files are fed in order, and {last} had its turn")
+            if known is not None and (one.name not in self._checked or one.name == last):
+                self._require_same(one, known)
+        self.ahead = deque(one for one in files if one.name not in self.done)
+        self._behind = sum(map(size_of, self.done.values()))
+        self._all = self._behind + sum(map(_size, self.ahead))
+
+    def next(self) -> FeedChunk | None:
+        """Return the next chunk; None: everything is fed that was there at the last look.
+
+        Raises BacklogRefused for what cannot be fed, when all before it is in chunks.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        before, portion = self._cursor.rows, Portion()
+        try:
+            while portion.rows < self._size and portion.size < MAX_BYTES and (self._rows or self._open()):
+                self._take(portion, before)
+        except BacklogRefused as error:
+            if not portion.rows:
+                raise
+            self._refusal = error
+        return self._pack(portion, before) if portion.rows else None
+
+    def share(self) -> float:
+        """Return which part of the backlog is in chunks, 0 to 1, by the bytes of its files."""
+        part = self._rows.share * size_of(self._cursor.mark) if self._rows is not None else 0.0
+        return min((self._behind + part) / max(self._all, 1), 1.0)
+
+    def renew(self, chunk: FeedChunk) -> FeedChunk:
+        """Return the same chunk with tasks that are made now."""
+        batch = None if chunk.batch is None else self._batch(chunk.batch.tasks)
+        return FeedChunk(chunk.before, chunk.after, batch, chunk.skipped, chunk.done)
+
+    def take_bad(self) -> list[BacklogRefused]:
+        """Return the rows that were left out since the last call."""
+        bad, self._bad = self._bad, []
+        return bad
+
+    def count_rows(self) -> int | None:
+        """Return how many rows the backlog has in all; None: that is not known beforehand."""
+        if len(self.ahead) > COUNTED or not all(one.is_parquet for one in self.ahead):
+            return None
+        in_current = self._cursor.row if self._cursor.file not in self.done else 0
+        return self._cursor.rows - in_current + sum(map(count_rows, self.ahead))
+
+    def close(self) -> None:
+        if self._rows is not None:
+            self._rows.close()
+
+    def _take(self, portion: Portion, before: int) -> None:
+        assert self._rows is not None
+        try:
+            is_over = not self._rows.take(portion, self._size, MAX_BYTES)
+        finally:                                       # a bad row, too, comes after good ones
+            rows = before + portion.rows
+            self._cursor = self._cursor._replace(row=self._rows.row, offset=self._rows.offset, rows=rows)
+        if is_over:
+            file = self.ahead.popleft()
+            self._rows.close()
+            self._rows = None
+            self._require_same(file, self._cursor.mark)
+            self.done[file.name] = self.news[file.name] = self._cursor.mark
+            self._behind += size_of(self._cursor.mark)
+
+    def _open(self) -> bool:
+        """Open the file whose turn it is; False: there is none."""
+        if not self.ahead:
+            return False
+        last, file = self._cursor, self.ahead[0]
+        if file.name != last.file:
+            last = last._replace(file=file.name, mark=mark_of(file), row=0, offset=0)
+        kind = ParquetRows if file.is_parquet else JsonRows
+        self._rows = kind(file, self._shape, last.row, last.offset)
+        self._cursor = last
+        return True
+
+    def _pack(self, portion: Portion, before: int) -> FeedChunk:
+        aim = self._aim
+        self._bad += portion.bad
+        news, self.news = self.news, {}
+        if not portion.parameters:
+            return FeedChunk(before, self._cursor, None, len(portion.bad), news)
+        has_keys = self._shape.key is not None
+        texts = portion.keys if has_keys else [b"%d" % (before + place) for place in portion.places]
+        ids = ids_of_feed(aim.queue, aim.feed if has_keys else aim.instance, texts)
+        tasks = NewTasks(ids, portion.parameters, keys=portion.keys if has_keys else None)
+        return FeedChunk(before, self._cursor, self._batch(tasks.once() if has_keys else tasks), len(portion.bad), news)
+
+    def _batch(self, tasks: NewTasks) -> Batch:
+        return Batch(self._aim.queue, tasks, time.time(), {**(self._aim.options or {}), "run": self._aim.feed})
+
+    def _require_same(self, file: BacklogFile, mark: str) -> None:
+        if mark_of(file, mark) != mark:
+            raise BacklogRefused(file.name, None, "it has changed since it was fed, or half of it")
+        self._checked.add(file.name)
+
+
+def _size(file: BacklogFile) -> int:
+    try:
+        return os.path.getsize(file.path)
+    except OSError:
+        return 0

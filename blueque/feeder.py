@@ -1,0 +1,93 @@
+"""feed: a backlog that is larger than Redis goes into a queue, a window of it at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Unpack
+
+from blueque.backlog import Backlog, Source
+from blueque.backlog_rows import Shape
+from blueque.bulk import Common
+from blueque.client import Client
+from blueque.errors import BluequeError, InvalidInput
+from blueque.feeding import FeedProgress, Job
+from blueque.values import require_feed_name, require_whole
+
+MAX_WINDOW = 10_000_000
+
+
+class FeedOutcome(NamedTuple):
+    """What came of a feed.
+
+    is_finished: the whole backlog is in the queue, or was. rows: that are done since the feed began. fed: by this call.
+    skipped: bad rows that it has left out. seconds: that it took.
+    """
+
+    feed: str
+    queue: str
+    is_finished: bool
+    rows: int
+    fed: int
+    skipped: int
+    seconds: float
+
+
+def feed(
+    source: Source,
+    queue: str,
+    *,
+    name: str,
+    window: int = 10_000,
+    params: Sequence[str] | str | None = None,
+    key: str | None = None,
+    skip_bad: bool = False,
+    follow: bool = False,
+    wait: bool = True,
+    url: str | None = None,
+    client: Client | None = None,
+    progress: Callable[[FeedProgress], object] | None = None,
+    stop: threading.Event | None = None,
+    **options: Unpack[Common],
+) -> FeedOutcome:
+    """Make a task of each row of a backlog, once and in order, and never have more than `window` tasks wait for it.
+
+    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or JSON lines, also .gz.
+        Files are fed in the order of their names. They must appear whole, and may be removed once they are fed.
+    name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a second one at a time waits.
+    params: the columns that make the dict of parameters, all if left out; or one name: the value of that column alone.
+    key: the column of which the id of the task is made: no second one is made as long as the first is in Redis.
+    skip_bad: leave out rows that can be no task; else the first one ends the feed.
+    follow: wait for more files, whose names must sort after the others. wait: for another feeder of that name to end.
+    stop: set it from anywhere to have it return between two chunks. progress: called often, with a FeedProgress.
+    options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
+    Waits while Redis is away. Raises BacklogRefused, which names file and row; FeedTaken; RedisRefused.
+    Source: docs/protocol.md, "Feeds".
+    """
+    if url is not None and client is not None:
+        raise InvalidInput("give an address or a client, not both")
+    own = (client or Client(url)).with_patience(0)     # so that `stop` is heeded while Redis is away
+    job = Job(
+        queue, require_feed_name(name), Backlog(source), Shape(_params(params), key, own.max_bytes, skip_bad),
+        own.get_queue(queue).fields_of(**options), require_whole(window, "window", 1, MAX_WINDOW), follow, wait,
+        stop or threading.Event(),
+    )
+    began, feeding = time.monotonic(), own.get_feeding(job, progress)
+    try:
+        is_finished = feeding.run()
+    except BluequeError as error:
+        error.add_note(f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there")
+        raise
+    finally:
+        own.close()
+    return FeedOutcome(name, queue, is_finished, feeding.rows, feeding.fed, feeding.skipped, time.monotonic() - began)
+
+
+def _params(params: Sequence[str] | str | None) -> tuple[str, ...] | str | None:
+    if params is None or isinstance(params, str):
+        return params
+    chosen = tuple(params)
+    if not chosen or not all(isinstance(name, str) for name in chosen):
+        raise InvalidInput(f"params are the names of columns, or one name, not {params!r}")
+    return tuple(dict.fromkeys(chosen))

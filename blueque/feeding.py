@@ -1,0 +1,305 @@
+"""Feeding: the work of one feeder, from the claim on its feed to the last row. `feeder` has what users call."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from blueque import feeds, protocol
+from blueque.backlog import Backlog
+from blueque.backlog_rows import Shape
+from blueque.connection import Redis
+from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
+from blueque.feed_chunks import Aim, FeedChunks
+from blueque.feed_owner import FeedOwner
+from blueque.inspector import Inspector
+from blueque.lines import line_of
+from blueque.pauses import pause
+from blueque.protocol.feeding import Fed, FeedChunk
+from blueque.protocol.submit import Options
+from blueque.settings import Timing
+
+CHUNK = 1000                                           # rows in a transaction, if the window has room for two of them
+SHORTEST, LONGEST = 0.01, 1.0                          # seconds between two looks whether there is room
+FRESH = 1.0                                            # seconds after which a chunk gets another time of creation
+PACE = 1.0                                             # seconds between two looks at who else feeds, and at the lines
+FOLLOW_PACE = 2.0                                      # seconds between two looks for new files
+
+log = logging.getLogger("blueque")
+
+T = TypeVar("T")
+
+
+class Job(NamedTuple):
+    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of that name to end."""
+
+    queue: str
+    feed: str
+    backlog: Backlog
+    shape: Shape
+    options: Options
+    window: int
+    does_follow: bool
+    does_wait: bool
+    stop: threading.Event
+
+
+class FeedProgress(NamedTuple):
+    """How far a feed is.
+
+    rows: done since its beginning. total: of the whole backlog; None: not known. is_exact: or an estimate.
+    share: which part of the backlog's bytes is done, 0 to 1. waiting: tasks in line; None: not seen yet.
+    skipped: bad rows that this feeder has left out. file: the one that is being fed. note: something happened.
+    """
+
+    rows: int = 0
+    total: int | None = None
+    is_exact: bool = False
+    share: float = 0.0
+    waiting: int | None = None
+    skipped: int = 0
+    file: str = ""
+    note: str | None = None
+
+
+class Ready(NamedTuple):
+    """A chunk that is ready to be fed. share: of the backlog that is done with it. made: when, by time.time()."""
+
+    chunk: FeedChunk
+    share: float
+    made: float
+
+
+class Stopped(Exception):
+    """Somebody has set `stop` while we were waiting."""
+
+
+class Feeding:
+    """One feeder at work. rows: how many are done, as far as it knows. fed: by it alone. skipped: bad ones left out."""
+
+    def __init__(
+        self, redis: Redis, job: Job, timing: Timing, tell: Callable[[FeedProgress], object] | None = None
+    ) -> None:
+        self.rows = self.fed = self.skipped = 0
+        self.was_finished = False
+        self.progress = FeedProgress()
+        self._redis, self._job, self._tell = redis, job, tell
+        self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
+        self._inspector = Inspector(redis)
+        self._chunks: FeedChunks | None = None
+        self._ready: deque[Ready] = deque()            # what is fed next; one more than Redis works on
+        self._failure: BaseException | None = None     # to be raised when that is fed
+        self._total: int | None = None
+        self._lines: list[str] = []
+        self._lines_due = 0.0
+
+    def run(self) -> bool:
+        """Feed until the end, or until `stop`, and tell whether it is the end.
+
+        Raises BacklogRefused, FeedTaken, RedisRefused.
+        """
+        is_ours = True
+        try:
+            self._begin(self._patiently(self._claim))
+            while self._step():
+                pass
+            return self._finish()
+        except Stopped:
+            return False
+        except FeedTaken:
+            is_ours = False
+            raise
+        finally:
+            if self._chunks is not None:
+                self._chunks.close()
+            if is_ours:
+                self._leave()
+
+    # Whose feed it is
+
+    def _claim(self) -> dict[str, str]:
+        """Return the record once it is ours."""
+        told = None
+        while (record := self._owner.claim()).get("token") != self._owner.token:
+            if not self._job.does_wait:
+                raise FeedTaken(self._job.feed, self._job.queue, record.get("node"), was_ours=False)
+            if told != record.get("token"):
+                told = record.get("token")
+                self._report(note=f"{record.get('node')} feeds already: waiting for it to end")
+            self._sleep(PACE)
+        return record
+
+    def _leave(self) -> None:
+        """Let the next feeder begin at once; if that cannot be done, it will see by itself that we are gone."""
+        try:
+            self._owner.leave()
+        except RedisAway as error:
+            log.info("leave_feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, error)
+
+    # What is fed
+
+    def _begin(self, record: dict[str, str]) -> None:
+        """Go to where the record says that the feed has come."""
+        job, start = self._job, feeds.cursor(record)
+        done = self._patiently(lambda: feeds.marks(self._redis, job.queue, job.feed))
+        aim = Aim(job.queue, job.feed, record["instance"], job.options)
+        if self._chunks is not None:
+            self._chunks.close()
+        self.rows, self.was_finished = start.rows, record.get("state") == "finished"
+        size = min(CHUNK, max(job.window // 2, 1))
+        self._chunks = FeedChunks(job.backlog, job.shape, aim, size, start, done)
+        self._ready.clear()
+        self._failure = None
+        self._look(may_be_gone=self.was_finished)
+        self._report()
+
+    def _look(self, may_be_gone: bool = False) -> None:
+        """Look which files there are. may_be_gone: everything is fed, so that nothing has to be there."""
+        assert self._chunks is not None
+        try:
+            self._chunks.look()
+        except BacklogRefused:
+            if not may_be_gone or self._job.backlog.is_there():
+                raise
+        if self._tell is not None:
+            self._total = self._chunks.count_rows()
+
+    def _step(self) -> bool:
+        """Feed a chunk, or wait for what is needed to do so; False: everything is fed."""
+        if self._job.stop.is_set():
+            raise Stopped
+        self._make_ready(1)
+        if not self._ready:
+            if self._failure is not None:
+                raise self._failure
+            return self._look_for_more()
+        fed = self._patiently(self._feed)
+        chunk, share, _ = self._ready[0]
+        if fed.verdict == "fed":
+            self._ready.popleft()
+            self._owner.note_fed()
+            self.rows, self.fed = chunk.after.rows, self.fed + chunk.after.rows - chunk.before
+            log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
+            self._report(waiting=fed.waiting, file=chunk.after.file, share=share)
+        elif fed.verdict == "full":
+            self._wait_for_room(fed.waiting, len(chunk.ids))
+        else:                                          # Redis has lost the last of what it knew, and that with it
+            self._report(note="Redis has gone back in time: feeding again from where its record stands")
+            self._begin(self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed)))
+        return True
+
+    def _feed(self) -> Fed:
+        """Feed the first chunk that is ready, and meanwhile make another."""
+        assert self._chunks is not None
+        self._make_ready(2)
+        now = time.time()
+        if now - self._ready[0].made > FRESH:          # it had to wait, and its tasks are made now
+            self._ready[0] = self._ready[0]._replace(chunk=self._chunks.renew(self._ready[0].chunk), made=now)
+        following = self._ready[1].chunk if len(self._ready) > 1 else None
+        return protocol.feed(
+            self._redis, self._job.queue, self._job.feed, self._owner.token, self._ready[0].chunk, self._job.window,
+            self._other_lines(), now, following, lambda: self._make_ready(3),
+        )
+
+    def _make_ready(self, count: int) -> None:
+        """Have so many chunks ready. What goes wrong is told when those before it are fed."""
+        assert self._chunks is not None
+        while len(self._ready) < count and self._failure is None:
+            try:
+                chunk = self._chunks.next()
+            except BaseException as error:             # a Ctrl-C, too: what Redis works on is to be counted first
+                self._failure = error
+                return
+            if chunk is None:
+                return
+            self._ready.append(Ready(chunk, self._chunks.share(), time.time()))
+
+    def _look_for_more(self) -> bool:
+        """Look whether files have come, and wait for them if they are to be followed; False: it is the end."""
+        assert self._chunks is not None
+        self._look(may_be_gone=True)
+        self._make_ready(1)
+        if self._ready or self._failure is not None:
+            return True
+        if self._job.does_follow:
+            self._report()
+            self._sleep(FOLLOW_PACE)
+            self._patiently(self._owner.beat)
+        return self._job.does_follow
+
+    def _finish(self) -> bool:
+        assert self._chunks is not None
+        done, job = self._chunks.news, self._job
+        self._patiently(
+            lambda: protocol.finish_feed(self._redis, job.queue, job.feed, self._owner.token, done, time.time())
+        )
+        log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
+        self._report(share=1.0)
+        return True
+
+    # Waiting
+
+    def _wait_for_room(self, waiting: int, needed: int) -> None:
+        """Wait until the chunk may fit; no longer between two looks than the line seems to need, and a second at most."""
+        seconds = SHORTEST
+        while waiting + needed > self._job.window:
+            self._sleep(seconds)
+            self._patiently(self._owner.beat)
+            before, waiting = waiting, self._patiently(lambda: self._inspector.pending(self._job.queue))
+            gone, missing = before - waiting, waiting + needed - self._job.window
+            seconds = min(max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST)
+            self._report(waiting=waiting)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Do something, as often as it takes while Redis is away. Raises Stopped."""
+        failures = 0
+        while True:
+            try:
+                done = action()
+            except (RedisAway, Contended) as error:
+                self._owner.forget_looks()
+                if not failures:
+                    self._report(note=f"{error}; waiting")
+                failures += 1
+                self._sleep(pause(failures))
+                continue
+            if failures:
+                self._report(note="going on")
+            return done
+
+    def _sleep(self, seconds: float) -> None:
+        if self._job.stop.wait(seconds):
+            raise Stopped
+
+    def _other_lines(self) -> list[str]:
+        """Return the lines besides the default one whose tasks count as waiting: ours, and those that there are."""
+        if time.monotonic() >= self._lines_due:
+            options = self._job.options or {}
+            ours = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
+            self._lines = sorted({*feeds.lines(self._redis, self._job.queue), ours} - {"0"})
+            self._lines_due = time.monotonic() + PACE
+        return self._lines
+
+    def _report(self, note: str | None = None, **news: Any) -> None:
+        for bad in self._chunks.take_bad() if self._chunks is not None else ():
+            self.skipped += 1
+            self._remark(f"left out: {bad}")
+        total, share = self._total, news.get("share", self.progress.share)
+        if total is None and share:
+            total = round(self.rows / share)
+        self.progress = self.progress._replace(
+            rows=self.rows, skipped=self.skipped, total=total, is_exact=self._total is not None, **news,
+        )
+        if note is not None:
+            self._remark(note)
+        elif self._tell is not None:
+            self._tell(self.progress)
+
+    def _remark(self, note: str) -> None:
+        log.warning("feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, note)
+        if self._tell is not None:
+            self._tell(self.progress._replace(note=note))

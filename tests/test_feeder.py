@@ -1,0 +1,635 @@
+"""blueque.feed on a real Redis: order, exact counts, the window, one feeder at a time, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import threading
+import time
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from faults import Fault
+from running import Programs, until
+
+import blueque
+from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, Retry, feeding, keys, protocol
+from blueque.audit import audit
+
+FEED = keys.feed("video", "f")
+
+
+def lines(path, rows):
+    data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def line(cli, name="0"):
+    """Return the parameters of the tasks in a line of the queue video, of the one that runs next first."""
+    ids = cli.lrange(keys.line("video", name), 0, -1)[::-1]
+    return [json.loads(cli.hget(keys.task(task), "parameters")) for task in ids]
+
+
+def numbers(cli):
+    return [row["n"] for row in line(cli)]
+
+
+def drain(cli, count):
+    """Take tasks out of the line and delete them, as if they had run long ago; return their numbers."""
+    taken = []
+    for task in cli.rpop(keys.pending("video"), count) or []:
+        taken.append(json.loads(cli.hget(keys.task(task), "parameters"))["n"])
+        cli.delete(keys.task(task))
+        cli.zrem(keys.tasks("video"), task)
+    return taken
+
+
+@pytest.fixture
+def feed(url):
+    """Feed into the queue video, as the feed f."""
+
+    def feed(source, **options):
+        return blueque.feed(source, "video", **{"name": "f", "url": url} | options)
+
+    return feed
+
+
+@pytest.fixture(params=["jsonl", "jsonl.gz", "parquet"])
+def backlog(request, tmp_path):
+    """Three files with rows 0 to 2499, and an empty one, of one kind."""
+    for number, (first, end) in enumerate([(0, 1200), (1200, 1200), (1200, 1201), (1201, 2500)]):
+        path = tmp_path / f"{number}.{request.param}"
+        if request.param == "parquet":
+            pq.write_table(pa.table({"n": pa.array(range(first, end), pa.int64())}), path, row_group_size=500)
+        else:
+            lines(path, [{"n": n} for n in range(first, end)])
+    return tmp_path
+
+
+@pytest.fixture
+def plenty(tmp_path):
+    """One file with rows 0 to 2499."""
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(2500)])
+    return tmp_path
+
+
+@pytest.fixture
+def few(tmp_path):
+    """One file of five rows."""
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(5)])
+    return tmp_path
+
+
+# What comes into Redis
+
+
+def test_each_row_becomes_a_task_once_and_in_order(feed, backlog, cli, redis):
+    outcome = feed(backlog)
+
+    assert outcome[:-1] == ("f", "video", True, 2500, 2500, 0)
+    assert numbers(cli) == list(range(2500))
+    assert audit(redis) == []
+
+
+def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_deleted(feed, backlog, cli):
+    feed(backlog)
+    drain(cli, 2500)
+
+    outcome = feed(backlog)
+
+    assert (outcome.is_finished, outcome.rows, outcome.fed) == (True, 2500, 0)
+    assert cli.llen(keys.pending("video")) == 0
+    assert 0 < cli.ttl(FEED) <= 90 * 86400 and 0 < cli.ttl(keys.fed("video", "f")) <= 90 * 86400
+
+
+def test_a_finished_feed_goes_on_with_files_that_have_come_behind(feed, backlog, cli):
+    feed(backlog)
+    lines(backlog / "4.jsonl", [{"n": 2500}])
+
+    assert feed(backlog).fed == 1
+    assert numbers(cli) == list(range(2501))
+
+
+def test_a_finished_feed_is_finished_also_when_its_files_are_gone(feed, few):
+    feed(few)
+    (few / "a.jsonl").unlink()
+    few.rmdir()
+
+    assert feed(few).is_finished
+
+
+def test_tasks_are_what_enqueue_makes_and_know_their_feed(feed, few, cli, client):
+    options = {"priority": 5, "resources": {"gpu": 1}, "lock": ("licence", 3), "retry": Retry(max=3), "time_limit": "2h"}
+    client.get_queue("video").enqueue({"n": -1}, **options)
+    feed(few, **options)
+    name = "5,gpu=1,lock:licence=3"
+
+    assert [row["n"] for row in line(cli, name)] == [-1, 0, 1, 2, 3, 4]
+    like, fed = [cli.hgetall(keys.task(task)) for task in cli.lrange(keys.line("video", name), -2, -1)[::-1]]
+    assert {**like, "run": "f"}.keys() == fed.keys()
+    assert {name for name in like if like[name] != fed[name]} == {"parameters", "created", "updated"}
+    assert cli.zcard(keys.tasks("video")) == 6
+
+
+def test_a_key_makes_no_second_task_as_long_as_the_first_is_there(feed, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(feeding, "CHUNK", 2)               # so that keys come again in other chunks, too
+    lines(tmp_path / "a.jsonl", [{"n": n, "id": f"k{n % 3}"} for n in range(9)] + [{"n": 9, "id": 17}])
+
+    outcome = feed(tmp_path, key="id")
+
+    assert (outcome.rows, cli.hget(FEED, "tasks")) == (10, "4")
+    assert [(row["n"], row["id"]) for row in line(cli)] == [(0, "k0"), (1, "k1"), (2, "k2"), (9, 17)]
+    task = cli.lindex(keys.pending("video"), -1)
+    assert cli.hget(keys.task(task), "key") == "k0"
+
+
+def test_forgotten_a_feed_begins_anew_and_finds_no_old_tasks_in_its_way(feed, few, cli, client):
+    feed(few)
+
+    assert client.forget_feed("video", "f") and not client.forget_feed("video", "f")
+    assert feed(few).fed == 5
+    assert numbers(cli) == [0, 1, 2, 3, 4] * 2
+
+
+def test_feeds_of_two_names_or_queues_have_nothing_in_common(feed, few, url, cli, client):
+    feed(few)
+    assert feed(few, name="g").fed == 5
+    assert blueque.feed(few, "audio", name="f", url=url).fed == 5
+
+    assert len(set(cli.lrange(keys.pending("video"), 0, -1) + cli.lrange(keys.pending("audio"), 0, -1))) == 15
+    assert [record["feed"] for record in client.get_feeds("video")] == ["f", "g"]
+    with pytest.raises(InvalidInput, match="would share"):
+        blueque.feed(few, "b_video", name="f", url=url) and blueque.feed(few, "video", name="f_b", url=url)
+
+
+def test_a_task_that_is_there_already_is_left_alone(feed, few, cli):
+    """Redis has lost its last second, the record with it, and a listener has put back the task that it runs."""
+    feed(few)
+    tasks = cli.lrange(keys.pending("video"), 0, -1)[::-1]
+    record = cli.hgetall(FEED)
+    cli.delete(keys.pending("video"), keys.fed("video", "f"), *[keys.task(task) for task in tasks if task != tasks[3]])
+    cli.hset(FEED, mapping={**record, "state": "open", "rows": 2, "row": 2, "offset": 2 * len('{"n": 0}\n')})
+
+    feed(few)
+
+    assert numbers(cli) == [2, 4]
+    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [tasks[2], tasks[4]]
+
+
+def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, tmp_path, cli):
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(10)])
+    notes, kept = [], {}
+
+    def look(progress):
+        notes.append(progress.note)
+        if progress.rows == 4 and not kept:
+            kept.update(cli.hgetall(FEED))
+        elif progress.rows == 6 and "restored" not in kept:
+            cli.hset(FEED, mapping=kept)               # as a replica that had not seen the last chunk
+            for task in cli.lpop(keys.pending("video"), 2):
+                cli.delete(keys.task(task))
+            kept["restored"] = "yes"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feeding, "CHUNK", 2)
+        feed(tmp_path, window=100, progress=look)
+
+    assert "restored" in kept
+    assert any("gone back in time" in (note or "") for note in notes)
+    assert numbers(cli) == list(range(10))
+
+
+# The window
+
+
+class Consumer(threading.Thread):
+    """Takes tasks from the line, and notes the longest line that it has seen."""
+
+    def __init__(self, url, pause=0.002):
+        super().__init__(daemon=True)
+        self.client, self.pause = Client(url), pause
+        self.taken, self.longest, self.is_over = [], 0, threading.Event()
+
+    def run(self):
+        redis = self.client._redis
+        while True:
+            was_over = self.is_over.is_set()
+            length, some = redis.read(("LLEN", keys.pending("video")), ("RPOP", keys.pending("video"), 7))
+            self.longest = max(self.longest, length)
+            for task in some or ():
+                (text,) = redis.read(("HGET", keys.task(task), "parameters"))
+                redis.read(("DEL", keys.task(task)))
+                self.taken.append(json.loads(text)["n"])
+            if was_over and not some:
+                return
+            time.sleep(self.pause)
+
+    def stop(self):
+        self.is_over.set()
+        self.join(30)
+        return self.taken
+
+
+@pytest.mark.parametrize("window", [1, 2, 7, 100])
+def test_never_more_wait_than_the_window_has(feed, tmp_path, url, window):
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(300)])
+    consumer = Consumer(url)
+    consumer.start()
+
+    feed(tmp_path, window=window)
+
+    assert consumer.stop() == list(range(300))
+    assert 0 < consumer.longest <= window
+
+
+@pytest.mark.parametrize(("priority", "others"), [(0, {"priority": 9}), (9, {}), (9, {"resources": {"gpu": 1}})])
+def test_what_waits_in_other_lines_counts_as_well(feed, few, client, priority, others):
+    stop = threading.Event()
+    client.get_queue("video").enqueue_many(range(8), **others)
+
+    def look(progress):
+        if progress.waiting:
+            stop.set()                                 # it would wait for ever
+
+    outcome = feed(few, window=10, priority=priority, progress=look, stop=stop)
+
+    assert (outcome.is_finished, outcome.fed) == (False, 0)
+    assert client.get_inspector().pending("video") == 8
+
+
+def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli):
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(20)])
+    stop = threading.Event()
+    seen = []
+
+    def look(progress):
+        if progress.waiting == 10:
+            seen.append(cli.info("commandstats")["cmdstat_llen"]["calls"])
+
+    thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 10, "stop": stop, "progress": look})
+    thread.start()
+    until(lambda: len(seen) > 8, what="looks that are a second apart")
+    began, calls = time.monotonic(), seen[-1]
+    until(lambda: len(seen) > 11, what="three more looks")
+    stop.set()
+    thread.join(10)
+
+    assert time.monotonic() - began > 1.5
+    assert seen[11] - calls <= 6
+
+
+def test_a_task_that_had_to_wait_for_room_is_made_when_there_is_some(feed, tmp_path, cli):
+    lines(tmp_path / "a.jsonl", [{"n": n} for n in range(2)])
+    thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 1})
+    thread.start()
+    until(lambda: cli.llen(keys.pending("video")) == 1, what="the first task")
+    time.sleep(1.2)                                    # the time of creation is what is tested
+    made = time.time()
+    drain(cli, 1)
+    thread.join(10)
+
+    assert float(cli.hget(keys.task(cli.lindex(keys.pending("video"), 0)), "created")) >= made
+
+
+# Who feeds
+
+
+def test_a_second_feeder_waits_and_goes_on_when_the_first_stops(feed, plenty, cli):
+    stop, notes = threading.Event(), []
+    first = threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop})
+    first.start()
+    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
+    second = threading.Thread(
+        target=feed, args=(plenty,), kwargs={"window": 5000, "progress": lambda progress: notes.append(progress.note)}
+    )
+    second.start()
+    until(lambda: any("feeds already" in (note or "") for note in notes), what="the second, waiting")
+    with pytest.raises(FeedTaken, match="is fed by"):
+        feed(plenty, wait=False)
+    assert cli.llen(keys.pending("video")) == 100
+
+    stop.set()
+    first.join(10)
+    second.join(30)
+
+    assert numbers(cli) == list(range(2500))
+
+
+PROGRAM = """
+    import sys, blueque
+    outcome = blueque.feed({source!r}, "video", name="f", window={window}, url={url!r})
+    print("null" if outcome is None else outcome.fed)
+"""
+
+
+@pytest.fixture
+def programs(url, tmp_path_factory):
+    with Programs(url, tmp_path_factory.mktemp("programs")) as programs:
+        yield programs
+
+
+def start(programs, source, window=100, **options):
+    return programs.script(PROGRAM.format(source=str(source), window=window, url=programs.url), **options)
+
+
+def test_after_kill_9_the_next_on_the_same_host_goes_on_at_once(programs, feed, plenty, cli):
+    program = start(programs, plenty)
+    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
+    program.send(signal.SIGKILL)
+    program.wait()
+    assert cli.hget(FEED, "token")
+    began = time.monotonic()
+
+    outcome = feed(plenty)
+
+    assert outcome.rows == 2500 and 0 < outcome.fed < 2500
+    assert numbers(cli) == list(range(2500))
+    assert time.monotonic() - began < 10               # its beat would have to stand still for 60 s
+
+
+def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plenty, cli, feed, monkeypatch):
+    program = start(programs, plenty, environ={"BLUEQUE_BEAT": "0.2", "BLUEQUE_LEASE": "0.6"})
+    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
+    assert cli.hget(FEED, "lease") == "0.6"
+    program.send(signal.SIGSTOP)
+    monkeypatch.setattr(feeding, "PACE", 0.1)
+
+    feed(plenty, window=5000)                         # there is proof that it lives: its record stood still for a lease
+
+    cli.delete(keys.pending("video"))                  # room for it, if it were to go on
+    before = cli.hgetall(FEED)
+    program.send(signal.SIGCONT)
+    assert program.wait() == 1
+    assert "FeedTaken" in program.log and "is no more" in program.log
+    assert (cli.llen(keys.pending("video")), cli.hgetall(FEED)) == (0, before)
+
+
+def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(programs, plenty, cli, feed, monkeypatch):
+    program = start(programs, plenty, environ={"BLUEQUE_BEAT": "0.2", "BLUEQUE_LEASE": "0.6"})
+    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
+    program.send(signal.SIGSTOP)
+    monkeypatch.setattr(feeding, "PACE", 0.1)
+    stop, token = threading.Event(), cli.hget(FEED, "token")
+    thread = threading.Thread(target=feed, args=(plenty,), kwargs={"window": 200, "stop": stop})
+    thread.start()
+    until(lambda: cli.llen(keys.pending("video")) == 200, what="the second at work")
+    program.send(signal.SIGCONT)
+    drain(cli, 50)
+    code = program.wait()
+    stop.set()
+    thread.join(10)
+
+    assert code == 1 and f"was taken over by {blueque.process.node_id()}" in program.log
+    assert cli.hget(FEED, "token") != token
+
+
+def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(feed, plenty, cli, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_BEAT", "0.1")
+    monkeypatch.setenv("BLUEQUE_LEASE", "0.4")
+    monkeypatch.setattr(feeding, "PACE", 0.05)
+    monkeypatch.setattr(feeding, "LONGEST", 0.05)
+    monkeypatch.setattr("blueque.process.shares_pids", lambda known: False)      # as from another host
+    stops = [threading.Event(), threading.Event()]
+    threads = [threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop}) for stop in stops]
+    threads[0].start()
+    until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
+    token = cli.hget(FEED, "token")
+    threads[1].start()
+    until(lambda: int(cli.hget(FEED, "beat")) > 12, what="beats of three leases")
+
+    assert cli.hget(FEED, "token") == token
+    for stop, thread in zip(stops, threads, strict=True):
+        stop.set()
+        thread.join(10)
+
+
+def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, redis, cli):
+    """It looked, was suspended for an hour, and looks again: that says nothing of the other."""
+    from blueque import feed_owner
+    from blueque.settings import Timing
+
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=time.time)
+    monkeypatch.setattr(feed_owner, "time", clock)
+    monkeypatch.setattr("blueque.process.shares_pids", lambda known: False)
+    first, second = [feed_owner.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
+    first.claim()
+
+    def is_ours_at(*times):
+        for now in times:
+            clock.now = now
+            token = second.claim()["token"]
+        return token == second.token
+
+    assert not is_ours_at(0, 3600)
+    assert not is_ours_at(3600, 3610, 3650, 3660)
+    second.forget_looks()
+    assert not is_ours_at(3670, 3680, 3690, 3700, 3710, 3720, 3729)
+    assert is_ours_at(3730)
+
+
+# Interruptions
+
+
+def test_stop_ends_it_between_two_chunks_and_the_next_call_goes_on(feed, plenty, cli):
+    stop = threading.Event()
+
+    def look(progress):
+        if progress.rows:
+            stop.set()
+
+    first = feed(plenty, stop=stop, progress=look)
+    assert (first.is_finished, first.rows, cli.hget(FEED, "token")) == (False, 1000, None)
+
+    assert feed(plenty).fed == 1500
+    assert numbers(cli) == list(range(2500))
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize(("having", "time"), [(b"PERSIST", 1), (b"LPUSH", 1), (b"LPUSH", 2), (b"ZREMRANGEBYSCORE", 1)])
+def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, fault, having, time):
+    """Of open_feed, of the first and the second chunk, and of finish_feed."""
+    proxy.arm(fault, time, having)
+
+    outcome = blueque.feed(plenty, "video", name="f", url=proxy.url)
+    proxy.release()
+
+    assert proxy.has_struck and outcome.is_finished
+    assert numbers(cli) == list(range(2500))
+    assert cli.hget(FEED, "tasks") == "2500"
+
+
+def test_while_redis_is_away_it_waits_and_then_goes_on(own_server, plenty):
+    client = Client(own_server.url, patience=5)
+    notes, stop = [], threading.Event()
+    thread = threading.Thread(target=blueque.feed, args=(plenty, "video"), kwargs={
+        "name": "f", "url": own_server.url, "window": 100, "stop": stop,
+        "progress": lambda progress: progress.note and notes.append(progress.note),
+    })
+    thread.start()
+    until(lambda: client.get_inspector().pending("video") == 100, what="a full window")
+    own_server.kill()
+    until(lambda: notes, 30, what="that it waits")
+    own_server.start()
+    until(lambda: len(notes) >= 2, 30, what="that it goes on")
+    consumer = Consumer(own_server.url, 0)
+    consumer.start()
+    thread.join(60)
+
+    assert "waiting" in notes[0] and notes[-1] == "going on"
+    assert consumer.stop() == list(range(2500))
+
+
+def test_stop_is_heeded_while_redis_is_away(few):
+    stop, notes = threading.Event(), []
+
+    def look(progress):
+        notes.append(progress.note)
+        if len(notes) == 1:
+            stop.set()
+
+    outcome = blueque.feed(few, "video", name="f", url="redis://127.0.0.1:1/0", stop=stop, progress=look)
+
+    assert (outcome.is_finished, outcome.fed) == (False, 0)
+    assert "no Redis at" in notes[0]
+
+
+# Refused
+
+
+def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed, few, cli):
+    lines(few / "b.jsonl", [{"n": 5}])
+    with (few / "b.jsonl").open("a") as file:
+        file.write("oops\n")
+    lines(few / "c.jsonl", [{"n": 6}])
+
+    for fed in (6, 0):
+        with pytest.raises(BacklogRefused, match=r"^b.jsonl, line 2: not valid JSON: 'oops'") as caught:
+            feed(few)
+        assert (caught.value.file, caught.value.row) == ("b.jsonl", 2)
+        assert "6 rows of feed 'f' are done" in caught.value.__notes__[0]
+        assert fed in (6, 0) and numbers(cli) == list(range(6))
+    notes = []
+    outcome = feed(few, skip_bad=True, progress=lambda progress: progress.note and notes.append(progress.note))
+
+    assert (outcome.rows, outcome.fed, outcome.skipped, cli.hget(FEED, "skipped")) == (8, 2, 1, "1")
+    assert notes == ["left out: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))"]
+    assert numbers(cli) == list(range(7))
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    (lambda path: lines(path / "a.jsonl", [{"n": 0}]), "a.jsonl: it has changed"),
+    (lambda path: lines(path / "b.jsonl", [{"n": n} for n in range(6, 10)]), "b.jsonl: it has changed"),
+    (lambda path: (path / "b.jsonl").unlink(), "b.jsonl: it is gone, and only 3 of its rows are fed"),
+    (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it comes too late"),
+])
+def test_a_backlog_that_is_not_what_it_was_is_refused(feed, few, cli, monkeypatch, change, why):
+    half_fed(feed, few, monkeypatch)
+
+    change(few)
+
+    with pytest.raises(BacklogRefused, match=f"^{why}"):
+        feed(few)
+    assert numbers(cli) == list(range(8))
+
+
+def half_fed(feed, few, monkeypatch):
+    """Feed all of a.jsonl, and three rows of b.jsonl."""
+    lines(few / "b.jsonl", [{"n": n} for n in range(5, 10)])
+    monkeypatch.setattr(feeding, "CHUNK", 4)
+    stop = threading.Event()
+    feed(few, stop=stop, progress=lambda progress: progress.rows == 8 and stop.set())
+
+
+def test_files_that_are_done_may_go_and_copies_are_the_same(feed, few, cli, monkeypatch):
+    half_fed(feed, few, monkeypatch)
+    (few / "a.jsonl").unlink()
+    os.utime(few / "b.jsonl", (1, 1))
+    elsewhere = few.rename(few.with_name("elsewhere"))
+
+    assert feed(elsewhere).is_finished
+    assert numbers(cli) == list(range(10))
+
+
+def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
+    def grow(progress):
+        if progress.rows == 2:
+            with (few / "a.jsonl").open("a") as file:
+                file.write('{"n": 5}\n')
+
+    monkeypatch.setattr(feeding, "CHUNK", 1)
+
+    with pytest.raises(BacklogRefused, match=r"^a.jsonl: it has changed"):
+        feed(few, progress=grow)
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ({"window": 0}, "window is 0"), ({"name": ""}, "feed name cannot be empty"), ({"params": []}, "names of columns"),
+    ({"priority": 101}, "priority 101"), ({"client": 1}, "not both"), ({"params": [5]}, "names of columns"),
+])
+def test_bad_options_are_refused_before_anything_is_written(feed, few, state, options, why):
+    with pytest.raises((InvalidInput, TypeError), match=why):
+        feed(few, **options)
+    assert state() == {}
+
+
+# More files
+
+
+def test_follow_waits_for_files_and_ends_when_told(feed, few, cli, monkeypatch):
+    monkeypatch.setattr(feeding, "FOLLOW_PACE", 0.02)
+    stop, outcomes = threading.Event(), []
+    thread = threading.Thread(target=lambda: outcomes.append(feed(few, follow=True, stop=stop)))
+    thread.start()
+    for number in range(5, 8):
+        until(lambda number=number: cli.llen(keys.pending("video")) == number, what=f"{number} tasks")
+        lines(few / "new", [{"n": number}])
+        (few / "new").rename(few / f"b{number}.jsonl")
+    until(lambda: cli.llen(keys.pending("video")) == 8, what="the last task")
+    stop.set()
+    thread.join(10)
+
+    assert (outcomes[0].is_finished, outcomes[0].rows) == (False, 8)
+    assert numbers(cli) == list(range(8))
+    assert feed(few).is_finished
+
+
+def test_follow_may_begin_with_nothing(feed, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(feeding, "FOLLOW_PACE", 0.02)
+    stop = threading.Event()
+    thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"follow": True, "stop": stop})
+    thread.start()
+    until(lambda: cli.exists(FEED), what="the record")
+    lines(tmp_path / "a.jsonl", [{"n": 0}])
+    until(lambda: cli.llen(keys.pending("video")) == 1, what="the task")
+    stop.set()
+    thread.join(10)
+
+
+# What is told
+
+
+def test_progress_tells_rows_in_all_and_what_waits(feed, backlog):
+    seen = []
+    feed(backlog, progress=seen.append)
+
+    rows = [progress.rows for progress in seen]
+    assert rows == sorted(rows) and rows[-1] == 2500
+    last = seen[-1]
+    assert (last.total, last.share) == (2500, 1.0)
+    assert seen[0].is_exact is (backlog / "0.parquet").exists()
+    assert seen[-2].waiting == 2500 and all(0 <= progress.share <= 1 for progress in seen)
+
+
+def test_a_command_of_the_feed_fails_without_room_for_it_only(redis, cli):
+    """The window may be filled to its last place."""
+    from blueque.protocol.feeding import Cursor, FeedChunk
+
+    protocol.open_feed(redis, "video", "f", "t", "i", "x", {}, None, 1.0)
+    for _ in range(3):
+        cli.lpush(keys.pending("video"), "x")
+    chunk = FeedChunk(0, Cursor("a", "m", 1, 0, 1), None)
+    assert protocol.feed(redis, "video", "f", "t", chunk, 3, [], 1.0).verdict == "fed"
