@@ -46,7 +46,7 @@ MUTANTS = [
            "return [0] * len(replies[0])", "put, and deleted meanwhile", (2, 0)),
     Mutant("enqueue_run enters nothing in the ledgers", "protocol.runs", "RunBatch._entered", "if some:", "if False:",
            "put, and deleted meanwhile", (2, 0)),
-    Mutant("enqueue_run does not look whether the run is open", "runs", "enqueue_run",
+    Mutant("enqueue_run does not look whether the run is open", "runs", "_enqueue_run",
            'if not is_open(identity, batch.queue, batch.run, "keyed"):', "if False:", "put, and closed meanwhile", (1, 0)),
     Mutant("close_run does not watch the ledgers", "runs", "close_run", "Look((key, *ledgers),", "Look((key,),",
            "put, and closed meanwhile", (1, 0)),

@@ -19,8 +19,6 @@ from blueque.task_id import octets_of, shard_of
 
 IDENTITY = ("run", "queue", "kind", "state")
 
-_SOME_EXIST = object()
-
 
 class RunBatch(Batch):
     """New tasks of a keyed run, packed for one transaction. Each id is there once."""
@@ -42,15 +40,22 @@ class RunBatch(Batch):
         """For when some of the tasks are there already, and are not in the ledger: which?"""
         return self._looking(*[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids])
 
-    def are_listed(self, replies: Sequence[Sequence[int]]) -> list[int]:
-        """Return for each task whether it is in its ledger, from what SMISMEMBER has answered."""
-        if len(replies) == 1:
+    def are_listed(self, replies: Sequence[Any]) -> list[int]:
+        """Return for each task whether it is in its ledger, from what was answered behind the record."""
+        if len(self._shards) == 1:
             return list(replies[0])
         listed = [0] * len(self._octets)
-        for numbers, answers in zip(self._shards.values(), replies, strict=True):
+        for numbers, answers in zip(self._shards.values(), replies, strict=False):
             for number, answer in zip(numbers, answers, strict=True):
                 listed[number] = answer
         return listed
+
+    def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
+        """Return likewise for each task whether it has a hash; nothing if none has; None if some have, who knows which."""
+        found = replies[len(self._shards) :]
+        if not any(found):
+            return ()
+        return found if len(found) == len(self._octets) else None
 
     def commands_to_make(self, new: Sequence[int], unlisted: Sequence[int]) -> list[Command]:
         """Return the commands that make some of the tasks, and enter some in their ledgers."""
@@ -113,45 +118,45 @@ def enqueue_run(
 
     follower: the batch that comes next on this connection; its look travels with our EXEC. meanwhile: see transact.
     """
+    ahead = follower.look if follower is not None else None
+    perhaps: set[int] = set()
+    made = _enqueue_run(redis, batch, batch.look, perhaps, ahead, meanwhile)
+    if made is None:
+        made = _enqueue_run(redis, batch, batch.look_at_each(), perhaps, ahead, meanwhile)
+    return made or []
+
+
+def _enqueue_run(
+    redis: Redis, batch: RunBatch, look: Look, perhaps: set[int], ahead: Look | None, meanwhile: Callable[[], object] | None
+) -> list[bool] | None:
+    """Return which are made; None: some exist, and it takes a look at each to know which.
+
+    perhaps: the numbers of those that were in an EXEC whose answer was lost: if they are in the ledger, they are ours.
+    """
     count = len(batch.tasks.ids)
     tried: set[int] = set()                            # in the EXEC that was sent last
-    perhaps: set[int] = set()                          # in one whose answer was lost
 
     def decide(identity: Sequence[str | None], *replies: Any) -> Answer | Change:
         if not is_open(identity, batch.queue, batch.run, "keyed"):
             return Answer([False] * count)
-        shards = len(batch.look.watch) - 1
-        listed, existing = batch.are_listed(replies[:shards]), replies[shards:]
+        listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
         if not unlisted:
             return Answer([number in perhaps for number in range(count)])
-        if len(existing) == 1 and existing[0] and count > 1:
-            return Answer(_SOME_EXIST)
-        new = unlisted
-        if any(existing):
-            new = [number for number in unlisted if not existing[number]]
+        if exist is None:
+            return Answer(None)
+        new = [number for number in unlisted if not exist[number]] if exist else unlisted
         tried.clear()
         tried.update(new)
-        are_new = [False] * count
-        for number in (*new, *perhaps):
-            are_new[number] = True
-        return Change(batch.commands_to_make(new, unlisted), are_new)
+        ours = perhaps | tried
+        return Change(batch.commands_to_make(new, unlisted), [number in ours for number in range(count)])
 
-    def after_loss(look: Look) -> Callable[[], Look]:
-        def again() -> Look:
-            perhaps.update(tried)
-            return look
-        return again
+    def again() -> Look:
+        perhaps.update(tried)
+        return look
 
-    ahead = follower.look if follower is not None else None
-    made = transact(
-        redis, "enqueue_run", batch.look, decide, ahead=ahead, again=after_loss(batch.look), meanwhile=meanwhile
-    )
-    if made is _SOME_EXIST:
-        each = batch.look_at_each()
-        made = transact(redis, "enqueue_run", each, decide, ahead=ahead, again=after_loss(each), meanwhile=meanwhile)
-    are_new: list[bool] = made
-    return are_new
+    made: list[bool] | None = transact(redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    return made
 
 
 def close_run(redis: Redis, queue: str, run: str, shards: int, rows: int, mark: str, now: float) -> Record:
