@@ -16,6 +16,8 @@ from blueque.connection import Ahead, Command, Connection, exchange, pack, unles
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
+_PLAIN = frozenset({str, list})                        # no errors and no news: a PushNotification is a list of another type
+_PIECE = 8192                                          # the parser moves all that it still has each time it gives a reply
 
 
 class SocketConnection:
@@ -26,6 +28,7 @@ class SocketConnection:
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []
+        self._data, self._place = b"", 0               # what has come, and how much of it the parser has
         self._reader = hiredis.Reader(
             replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
         )
@@ -51,7 +54,7 @@ class SocketConnection:
         replies: list[Any] = []
         while len(replies) < count:
             reply = self._next()
-            if type(reply) is str:                     # most are: thousands of QUEUED
+            if type(reply) in _PLAIN:                  # as thousands of QUEUED, and what many HMGETs tell
                 replies.append(reply)
             elif reply is _INCOMPLETE:
                 self._feed()
@@ -62,7 +65,7 @@ class SocketConnection:
         return replies
 
     def wait(self, seconds: float) -> bool:
-        if self._reader.has_data():
+        if self._has_data():
             return True
         poll = select.poll()                           # not select.select: it refuses descriptors above 1023
         poll.register(self._socket, select.POLLIN)
@@ -73,7 +76,7 @@ class SocketConnection:
         return not any(isinstance(reply, RedisRefused) for reply in exchange(self, commands))
 
     def has_invalidated(self) -> bool:
-        return bool(self._pushed or self._reader.has_data())
+        return bool(self._pushed or self._has_data())
 
     def take_invalidated(self) -> set[str] | None:
         while self.wait(0):
@@ -107,7 +110,17 @@ class SocketConnection:
         except hiredis.ProtocolError as error:
             self._lost(OSError(f"this is not Redis: {error}"))
 
+    def _has_data(self) -> bool:
+        return bool(self._data or self._reader.has_data())
+
     def _feed(self) -> None:
+        """Give the parser more, in pieces: it gets slow with the square of what it is given at once."""
+        data, place = self._data or self._receive_some(), self._place
+        size = min(_PIECE, len(data) - place)
+        self._reader.feed(data, place, size)
+        self._data, self._place = (data, place + size) if place + size < len(data) else (b"", 0)
+
+    def _receive_some(self) -> bytes:
         if self.has_answer is not None and not self.has_answer(self):
             self._lost(OSError("gave up waiting for an answer"))
         try:
@@ -116,7 +129,7 @@ class SocketConnection:
             self._lost(error)
         if not data:
             self._lost(OSError("the server closed the connection"))
-        self._reader.feed(data)
+        return data
 
     def _lost(self, error: OSError) -> NoReturn:
         self.close()

@@ -5,31 +5,22 @@ One round trip for each batch, and the next is on its way while the columns of t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from itertools import compress
-from json.encoder import encode_basestring_ascii as to_json
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from blueque import arrow, columns, keys
-from blueque.columns import COLUMNS, LISTED_AS, OTHER, TASK_ID
+from blueque import arrow, columns
 from blueque.connection import Command, Connection, Patience, Redis, pack, raise_refusal
 from blueque.errors import InvalidInput, RedisAway, SnapshotGone
+from blueque.shapes import Shape
 from blueque.snapshots import Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Missing = Literal["drop", "null"]
-Row = Sequence[str | None]
 
 FIRST_ROWS, LEAST_ROWS, MOST_ROWS = 100, 16, 2000      # of a batch
 BYTES = 8 * 2**20                                      # about what a batch takes at most
-MOST_WAYS = 1000                                       # to take hashes apart that are remembered
-
-# Read in any case: a task has both, and without them there is none.
-_PROOF = ("status", "queue")
 
 
 def schema(fields: Sequence[str] | None = None) -> pa.Schema:
@@ -49,101 +40,14 @@ def read(
     """
     if missing not in ("drop", "null"):
         raise InvalidInput(f'missing is "drop" or "null", not {missing!r}')
-    shape = _Shape(columns.require_fields(fields), piece.listed_as, missing == "null")
+    shape = Shape(columns.require_fields(fields), piece.listed_as, missing == "null")
     return _Reader(redis, piece, shape).batches()
-
-
-class _Shape:
-    """What a batch is to hold, and how it is made of what Redis answers."""
-
-    def __init__(self, fields: tuple[str, ...], listed_as: str, keeps_missing: bool) -> None:
-        self.schema = arrow.schema(fields)
-        self._columns = [COLUMNS[name] for name in fields]
-        self._listed_as, self._keeps_missing = listed_as, keeps_missing
-        self._fields = tuple(dict.fromkeys([*_PROOF, *[column.field for column in self._columns if column.field]]))
-        self._has_other = OTHER in fields
-        self._ways: dict[tuple[str | None, ...], _Way] = {}
-        words = pack(("HGETALL", "") if self._has_other else ("HMGET", "", *self._fields))
-        before, after = words.split(b"$0\r\n\r\n", 1)
-        self._request = before.replace(b"%", b"%%") + b"$%d\r\n%b\r\n" + after.replace(b"%", b"%%")
-
-    def requests(self, ids: Sequence[str]) -> bytes:
-        """Return the commands that read these tasks, in Redis' wire format."""
-        hashes = [keys.task(task).encode("utf-8", "surrogateescape") for task in ids]
-        return b"".join([self._request % (len(key), key) for key in hashes])
-
-    def batch(self, ids: Sequence[str], replies: Sequence[Any]) -> pa.RecordBatch:
-        """Return the tasks with these ids, of which Redis has answered so."""
-        if not all(type(reply) is list for reply in replies):    # a key of another type
-            replies = [reply if type(reply) is list else [] for reply in replies]
-        if self._has_other:
-            rows, others = self._taken_apart(replies)
-        else:
-            empty = (None,) * len(self._fields)
-            rows, others = [reply or empty for reply in replies], []
-        cells: list[Row] = list(zip(*rows, strict=True))
-        if None in cells[0] and not self._keeps_missing:
-            is_there = [status is not None or queue is not None for status, queue in zip(*cells[:2], strict=True)]
-            ids, others = list(compress(ids, is_there)), list(compress(others, is_there))
-            cells = [list(compress(row, is_there)) for row in cells]
-        return self._assemble(ids, dict(zip(self._fields, cells, strict=True)), others)
-
-    def _taken_apart(self, replies: Sequence[list[str | None]]) -> tuple[list[Row], list[str | None]]:
-        """Return of each whole hash the fields that have a column, and the others."""
-        rows, others = [], []
-        for reply in replies:
-            names = tuple(reply[::2])
-            way = self._ways.get(names)
-            if way is None:
-                if len(self._ways) > MOST_WAYS:
-                    self._ways.clear()
-                way = self._ways[names] = _Way(names, self._fields)
-            reply.append(None)                         # what a field that is not there reads
-            rows.append(way.cells(reply))
-            others.append(way.other(reply))
-        return rows, others
-
-    def _assemble(self, ids: Sequence[str], cells: dict[str, Row], others: list[str | None]) -> pa.RecordBatch:
-        pa = arrow.pyarrow()
-        made = []
-        for column in self._columns:
-            if column.name == LISTED_AS:
-                array = pa.repeat(pa.scalar(self._listed_as, pa.string()), len(ids))
-            elif column.name == OTHER:
-                array = None
-            else:
-                array, odd = arrow.column(column.kind, ids if column.name == TASK_ID else cells[column.field])
-                for row in odd if others and column.field else ():
-                    other = {**json.loads(others[row] or "{}"), column.field: cells[column.field][row]}
-                    others[row] = json.dumps(other, separators=(",", ":"))
-            made.append(array)
-        return pa.RecordBatch.from_arrays(
-            [pa.array(others, pa.string()) if array is None else array for array in made], schema=self.schema
-        )
-
-
-class _Way:
-    """How to take a hash apart that has these fields in this order: most tasks that have ended alike have the same.
-
-    cells: gives those that have a column, of the answer of HGETALL with a None behind it.
-    """
-
-    def __init__(self, names: Sequence[str | None], fields: Sequence[str]) -> None:
-        place = {name: 2 * number + 1 for number, name in enumerate(names)}
-        self.cells: Callable[[Row], Row] = itemgetter(*[place.get(field, -1) for field in fields])
-        others = [name for name in names if name is not None and name not in fields]
-        self._places = [place[name] for name in others]
-        self._form = "{" + ",".join(to_json(name).replace("%", "%%") + ":%s" for name in others) + "}"
-
-    def other(self, reply: Sequence[Any]) -> str | None:
-        """Return the others as a JSON object; None: there are none."""
-        return self._form % tuple([to_json(reply[place]) for place in self._places]) if self._places else None
 
 
 class _Reader:
     """Reads one slice, on a connection of its own: whoever takes the batches may use the first one in between."""
 
-    def __init__(self, redis: Redis, piece: Slice, shape: _Shape) -> None:
+    def __init__(self, redis: Redis, piece: Slice, shape: Shape) -> None:
         self._redis, self._piece, self._shape = redis.another(), piece, shape
         self._connection: Connection | None = None
         self._request, self._count = b"", 0            # what was asked last, and how many answers are to come

@@ -32,7 +32,7 @@ LAYERS = {
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "feeds", "run_census", "run_record", "snapshots", "tables",
+        "feeds", "run_census", "run_record", "shapes", "snapshots", "tables",
     ],
     "objects": [
         "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",

@@ -156,6 +156,7 @@ def foreign(cli, redis, listener) -> None:
         "started": "nan", "finished": "", "pid": "99999999999999999999", "attempt": "4294967296", "priority": "5.5",
     })
     cli.hset(keys.task("other"), "what", "is this")
+    cli.hset(keys.task("good"), "100 %s", '"a"\n%d')
     cli.lpush(keys.complete("q"), "gone", "text", "odd", "other", b"\xff id")
 
 
@@ -179,7 +180,7 @@ def test_entries_without_a_task_are_kept_if_that_is_asked_for(client, foreign):
 def test_what_no_column_holds_is_in_other(client, redis, foreign):
     good, odd = read(client, "complete", ARCHIVE_FIELDS)
 
-    assert json.loads(good["other"]) == {"token": TOKEN, "finished_by": TOKEN}
+    assert json.loads(good["other"]) == {"token": TOKEN, "finished_by": TOKEN, "100 %s": '"a"\n%d'}
     assert json.loads(odd["other"]) == {
         "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"), "created": "abc", "updated": "1e300",
         "started": "nan", "finished": "", "pid": "99999999999999999999", "attempt": "4294967296", "priority": "5.5",
