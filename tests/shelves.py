@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -84,15 +84,17 @@ POINTS: list[tuple[Any, str]] = [
 class Points:
     """Counts the calls of what an archiver does, before and after each, and does something at each of them.
 
-    act: takes the number of the point. of: only in the thread of this name.
+    act: takes the number of the point. of: only in the thread of this name. calls: whose calls, by owner and name.
     """
 
-    def __init__(self, act: Callable[[int], object], of: str | None = None) -> None:
+    def __init__(
+        self, act: Callable[[int], object], of: str | None = None, calls: Sequence[tuple[Any, str]] = tuple(POINTS)
+    ) -> None:
         self.names: list[str] = []
-        self._act, self._of = act, of
+        self._act, self._of, self._calls = act, of, calls
 
     def __enter__(self) -> Points:
-        self._patches = [mock.patch.object(owner, name, self._wrap(owner, name)) for owner, name in POINTS]
+        self._patches = [mock.patch.object(owner, name, self._wrap(owner, name)) for owner, name in self._calls]
         for patch in self._patches:
             patch.start()
         return self

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -33,7 +34,7 @@ from shelves import (
     run,
 )
 
-from blueque import ArchiveRefused, Client, InvalidInput, archives, keys, protocol
+from blueque import ArchiveRefused, BatchTaken, Client, InvalidInput, archives, keys, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 
@@ -126,10 +127,13 @@ def test_foreign_and_doubled_entries_stay_or_are_archived_once(url, cli, shelf):
     cli.lpush(keys.complete(QUEUE), "task-00000", "task-00001")
     cli.hset(keys.task("of another queue"), mapping={"status": "complete", "queue": "other", "updated": "5"})
     cli.set(keys.task("text"), "no hash")
+    cli.hset(keys.task("runs"), mapping={**finished(0), "status": "started"})
+    cli.lpush(keys.complete(QUEUE), "runs")
 
     done = run(url, shelf, batch=3)
 
     assert archived(shelf) == dict.fromkeys(ids, 1)
+    assert cli.hget(keys.task("runs"), "status") == "started"
     assert (done.written, done.deleted) == (12, 12)
     assert cli.exists(keys.task("of another queue")) and cli.get(keys.task("text")) == "no hash"
 
@@ -345,6 +349,23 @@ def test_one_that_failed_leaves_its_batch_to_the_next_at_once(url, cli, shelf):
     done = run(url, shelf)
     assert len(done.resumed) == 1
     require_exact(cli, shelf, ids)
+
+
+def tell_for_seconds(claim: claims.Claim, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        claim.require()
+
+
+def test_one_that_was_taken_for_dead_notices_at_its_next_beat(redis, shelf, monkeypatch):
+    monkeypatch.setattr(claims, "BEAT", 0.01)
+    claim = claims.take(redis, layout.create(shelf), QUEUE, print)
+
+    with claim.beating():
+        claim.require()
+        protocol.claim_batch(redis, QUEUE, "b", "another", {}, {}, 9.0, over=claim.writer)
+        with pytest.raises(BatchTaken):
+            tell_for_seconds(claim, 30)
 
 
 # Refused

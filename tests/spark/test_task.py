@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 
 import pytest
 from handlers import children_of_task, ended
@@ -12,9 +13,10 @@ from running import Programs, until
 
 from blueque.embedded import running_server
 from blueque.spark.progress import Far, Progress
+from blueque.spark.tasks import _Sigterm
 from spark.conftest import FAST
 
-TASKS = ("count", "wait to be cancelled", "wait to be told", "wait to be killed")
+TASKS = ("count", "wait to be cancelled", "wait to be killed")
 # Each task notes who runs its Spark job when one does: "busy.[task id].[pid of the worker]".
 WORK = f"""
     import json, os, time
@@ -106,15 +108,6 @@ def test_a_task_that_is_cancelled_leaves_its_body_and_nothing_of_spark(programs,
     assert not children_of_task(task.id)
 
 
-def test_sigterm_to_the_task_process_alone_ends_all_of_it(programs, tasks):
-    task = tasks["wait to be told"]
-    assert spark_of(programs, task)
-    os.kill(task.pid, signal.SIGTERM)
-    done = ended(programs.client, task.id)
-    assert (done.status, done.error) == ("failed", "sys.exit: stopped by SIGTERM")
-    assert done.fields.get("leaked") is None and not children_of_task(task.id)
-
-
 def test_a_task_shows_its_progress_and_ends_with_its_session(programs, tasks):
     task = tasks["count"]
     assert spark_of(programs, task)
@@ -125,6 +118,26 @@ def test_a_task_shows_its_progress_and_ends_with_its_session(programs, tasks):
     assert (name, tags, description, result) == (f"blueque-{task.id}", [task.id], task.id, 6)
     assert "start another in another process" in second
     assert done.fields.get("leaked") is None and not children_of_task(task.id)
+
+
+def test_sigterm_leaves_a_job_at_once_and_what_is_asked_next_gets_its_own_answer(spark, tmp_path):
+    def hold(number):
+        (tmp_path / "busy").touch()
+        until(lambda: (tmp_path / "go").exists(), 30)
+
+    def send():
+        until(lambda: (tmp_path / "busy").exists(), 60)
+        os.kill(os.getpid(), signal.SIGTERM)           # to this process alone: Java gets none, and answers later
+
+    with _Sigterm() as sigterm:
+        threading.Thread(target=send).start()
+        with pytest.raises(SystemExit, match="stopped by SIGTERM"):
+            spark.sparkContext.parallelize(range(2), 2).foreach(hold)
+        assert not (tmp_path / "go").exists()
+        (tmp_path / "go").touch()
+
+        assert spark.range(3).count() == 3 and sigterm.has_come
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_progress_is_that_of_all_jobs_and_stages_that_were_left_out_do_not_count(spark):
