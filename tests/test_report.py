@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 import random
 import re
-from collections import Counter
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from blueque import histogram
-from blueque.report import phrases, scales, svg, timeline
 from blueque.report.page import page
 from blueque.report.summary import Bar, Failure, Group, Host, Spread, Summary, Timeline
 
@@ -177,7 +170,8 @@ def test_what_somebody_else_wrote_is_shown_and_is_never_markup():
     assert "'\"><b>" in found.said
     assert found.all("b") != []                        # our own: titles of figures
     assert len(found.all("b")) == len(Page(page(rich(queues=("a", "b", "c")))).all("b"))
-    assert "a" * 81 not in text.replace("a" * 5000, "")
+    assert "a" * 59 + "…" in found.said
+    assert "a" * 80 not in found.said                  # whole only where a pointer asks for it
     text.encode()
 
 
@@ -212,158 +206,6 @@ def test_headline_and_tables_have_the_numbers():
     assert "ValueError3075 %render and 1 more2026-11-21 09:58" in said
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=5))
-def test_an_axis_of_durations_holds_every_duration(seconds):
-    scale = scales.Durations(seconds)
-
-    assert [0 <= scale.at(value) <= 1 for value in seconds] == [True] * len(seconds)
-    assert [scale.at(value) for value in sorted(seconds)] == sorted(map(scale.at, seconds))
-    assert 1 <= len(scale.ticks()) <= 5
-    assert_ticks(scale.ticks())
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 10**12), st.integers(2, 6))
-def test_an_axis_of_counts_ends_just_above_the_most(most, ticks):
-    scale = scales.Counts(most, ticks)
-
-    assert scale.at(0) == 0 < scale.at(most) <= 1
-    assert 2 <= len(scale.ticks()) <= ticks + 1
-    assert_ticks(scale.ticks())
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.floats(0, 2e9), st.floats(1, 1e9), st.integers(2, 10))
-def test_an_axis_of_time_has_few_ticks_at_whole_steps(since, length, most):
-    times = scales.Times(since, since + length)
-
-    assert len(times.ticks(most)) <= most + 1
-    assert_ticks(times.ticks(most))
-    assert times.at(since - 1) == 0
-    assert times.at(since + 2 * length) == 1
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 100_000), st.integers(0, 3000))
-def test_an_axis_of_days_says_the_newest(first, more):
-    days = scales.Days(first, first + more)
-
-    ticks = days.ticks(5)
-
-    assert 1 <= len(ticks) <= 6
-    assert ticks[0].at == days.at(first + more) < 1
-    assert days.at(first) > 0
-    assert_ticks(ticks[::-1])
-
-
-def assert_ticks(ticks):
-    assert [0 <= tick.at <= 1 for tick in ticks] == [True] * len(ticks)
-    assert [tick.at for tick in ticks] == sorted({tick.at for tick in ticks})
-    labels = Counter(tick.label for tick in ticks)
-    assert labels.most_common(1)[0][1] == 1 if labels else True, labels
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.integers(0, len(histogram.NAMES) - 1), st.integers(1, 100), min_size=1, max_size=20))
-def test_bins_hold_whole_buckets_and_all_that_was_counted(counts):
-    bins = scales.Bins(counts)
-
-    assert sum(bins.counts) == sum(counts.values())
-    for number in counts:
-        since, until = histogram.start(number), histogram.end(number)
-        place = next(n for n in range(len(bins.counts)) if bins.edges(n)[0] <= since < bins.edges(n)[1])
-        assert until <= bins.edges(place)[1]
-        assert 0 <= bins.at(since) <= 1
-    assert_ticks(bins.ticks())
-
-
-def some_bars(count, seed):
-    chance = random.Random(seed)
-    return [
-        Bar(start, start + chance.expovariate(0.2), chance.choice(["complete", "failed"]))
-        for start in (chance.uniform(0, 100) for _ in range(count))
-    ]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_lanes_are_as_few_as_ran_at_the_same_time(seed):
-    bars = some_bars(60, seed)
-
-    packed = timeline.lanes(bars)
-
-    assert sorted(bar for lane in packed for bar in lane) == sorted(bars)
-    assert all(left.end <= right.start for lane in packed for left, right in itertools.pairwise(lane))
-    assert len(packed) == max(sum(other.start <= bar.start < other.end for other in bars) for bar in bars)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_profile_holds_as_much_work_in_each_step_as_the_bars_do(seed):
-    bars, since, step, steps = some_bars(60, seed), 7.0, 2.5, 60
-
-    found = timeline.profile(bars, since, step, steps)
-
-    for status in ("complete", "failed"):
-        for place in range(steps):
-            low, high = since + place * step, since + (place + 1) * step
-            work = sum(max(min(bar.end, high) - max(bar.start, low), 0) for bar in bars if bar.status == status)
-            assert found[status][place] == pytest.approx(work / step, abs=1e-9)
-
-
-def test_runs_too_thin_to_see_are_drawn_as_one_that_says_how_many():
-    many = [Bar(n * 10.0, n * 10.0 + 9, "failed" if n == 500 else "complete") for n in range(1000)]
-    whole = Timeline(0.0, 1e6, [Host("h", 1, 1000, 9000.0)], bars={"h": many})
-
-    drawn = timeline.draw(whole)
-
-    assert [int(said.replace(",", "")) for said in re.findall(r"<title>([\d,]+) runs, complete", drawn)] == [500, 499]
-    assert drawn.count("<rect") == 3
-
-
-def test_a_host_that_ran_more_at_once_than_there_is_room_for_is_summed_up():
-    many = [Bar(0.0, 50.0, "complete") for _ in range(timeline.LANES + 1)]
-    whole = Timeline(0.0, 100.0, [Host("h", 13, 13, 650.0)], bars={"h": many})
-
-    drawn = timeline.draw(whole)
-
-    assert "peak 13" in drawn
-    assert "<path" in drawn
-    assert "<rect" not in drawn
-
-
-def test_an_outline_goes_around_what_there_is_and_skips_what_is_not():
-    assert "".join(timeline._area([0, 0, 0, 1], [2, 2, 0, 2], 2)) == (
-        "M0 30V2H250V2H500V30H250V30H0ZM750 16V2H1000V16H750Z"
-    )
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (phrases.share(0, 0), "0 %"), (phrases.share(1, 3000), "<0.1 %"), (phrases.share(1, 40), "2.5 %"),
-        (phrases.share(1, 3), "33 %"), (phrases.counted(1, "run"), "1 run"), (phrases.counted(1203, "run"), "1,203 runs"),
-        (phrases.short(0), "0"), (phrases.short(1500), "1,500"), (phrases.short(25_000), "25k"),
-        (phrases.short(3.5e6), "3.5M"), (phrases.work(99 * DAY), "99 d"), (phrases.work(1956.2 * DAY), "1,956 d"),
-        (phrases.work(4e12 * DAY), "4,000,000M d"),
-        (phrases.day(TODAY), "20 Nov"), (phrases.month(TODAY), "Nov 2026"), (phrases.iso_day(TODAY), "2026-11-20"),
-        (phrases.stamp(TODAY * DAY + 3660.0), "2026-11-20 01:01"), (phrases.stamp(1e300), "-"), (phrases.stamp(None), "-"),
-        (phrases.tick(TODAY * DAY, 3600), "20 Nov"), (phrases.tick(TODAY * DAY + 3600.0, 3600), "01:00"),
-        (phrases.tick(TODAY * DAY + 61.0, 1), "00:01:01"), (phrases.tick(TODAY * DAY + 3600.0, 7 * DAY), "20 Nov"),
-        (svg.number(-0.0001), "0"), (svg.number(0.5), "0.5"), (svg.number(100.0), "100"), (svg.percent(1 / 3), "33.333%"),
-    ],
-)
-def test_numbers_are_said_as_people_say_them(said, words):
-    assert said == words
-
-
-def test_a_host_goes_without_its_domain_where_no_other_has_its_name():
-    assert phrases.hosts(["a.farm.org", "b.farm.org", "b.example.org", "10.0.0.7"]) == {
-        "a.farm.org": "a", "b.farm.org": "b.farm.org", "b.example.org": "b.example.org", "10.0.0.7": "10.0.0.7",
-    }
-    names = ["gpu-10", "gpu-2", "gpu", "7", "gpu-2b"]
-    assert sorted(names, key=phrases.natural) == ["7", "gpu", "gpu-2", "gpu-2b", "gpu-10"]
-
-
 def test_a_picture_of_a_gap_is_two_lines_and_a_day_alone_is_a_dot():
     days = {TODAY - 9: spread(), TODAY - 8: spread(), TODAY - 3: spread()}
     text = page(rich(days=days, by_day={}))
@@ -374,8 +216,3 @@ def test_a_picture_of_a_gap_is_two_lines_and_a_day_alone_is_a_dot():
     assert [line.count("M") for line in lines] == [2, 2]
     assert [line.count("L") for line in lines] == [1, 1]
     assert [dot.count("h0.01") for dot in dots] == [1, 1]
-
-
-def test_a_share_of_nothing_is_no_number_that_breaks():
-    assert math.isfinite(scales.Bins({0: 1}).at(0.0))
-    assert timeline.add_up({}, 2) == [0.0, 0.0]
