@@ -30,9 +30,9 @@ header p {{ margin: 4px 0 18px; overflow-wrap: anywhere; }}
 .note {{ border-left: 3px solid var(--accent); padding: 2px 0 2px 12px; margin: 0 0 16px; }}
 section, .tiles {{ background: var(--surface); border: 1px solid var(--edge); border-radius: 8px; margin: 0 0 16px; }}
 section {{ padding: 16px 18px; }}
-.tiles {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(124px, 1fr)); padding: 4px; }}
-.tiles > div {{ padding: 10px 14px; }}
-dt {{ color: var(--muted); }}
+.tiles {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); padding: 4px; }}
+.tiles > div {{ padding: 10px 12px; }}
+dt {{ color: var(--muted); white-space: nowrap; }}
 dd {{ margin: 0; font-variant-numeric: tabular-nums; }}
 dd.muted {{ font-size: 12px; }}
 dd.value {{ font-size: 22px; line-height: 1.3; font-weight: 600; white-space: nowrap; }}
@@ -111,6 +111,7 @@ footer {{ color: var(--muted); font-size: 12px; }}
 @media (max-width: 700px) {{
   main {{ padding: 16px 10px 28px; }}
   section {{ padding: 14px 12px; }}
+  .tiles {{ grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }}
   .row {{ grid-template-columns: minmax(0, 1fr) auto; padding: 5px 0; }}
   .row svg {{ grid-row: 2; grid-column: 1 / -1; margin-top: 3px; }}
   .minor, .bar {{ display: none; }}
@@ -121,6 +122,17 @@ footer {{ color: var(--muted); font-size: 12px; }}
   main {{ max-width: none; padding: 0; }}
   section, .tiles {{ border-radius: 0; break-inside: auto; }}
   tr, .row, .card, .tiles > div {{ break-inside: avoid; }}
+  h2, .legend, .above {{ break-after: avoid; }}
+  .row {{ grid-template-columns: 90px minmax(0, 1fr) 110px; }}
+  .tiles {{ grid-template-columns: repeat(7, 1fr); }}
+  .tiles > div {{ padding: 6px; }}
+  dd.value {{ font-size: 14px; }}
+  dd.muted, figcaption span, .row .facts, footer {{ font-size: 9px; }}
+  .two {{ grid-template-columns: 1fr 1fr; }}
+  .three {{ grid-template-columns: repeat(3, 1fr); gap: 12px; }}
+  .plot {{ width: calc(100% - 34px); margin-left: 34px; }}
+  .tick {{ font-size: 8px; }}
+  details:not([open]) {{ display: none; }}
   .scroll {{ overflow: visible; }}
   * {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
 }}
