@@ -28,6 +28,7 @@ class Inquiry(NamedTuple):
     that wait for a lock. nodes: the listeners of its queue. others: those of other queues that share a node with these.
     holders: who holds its lock, counted: who counts as running in its queue, by id.
     tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
+    staged: the state of its run, if the task is staged for that and nobody sees it yet; else None.
     """
 
     task: Task
@@ -45,6 +46,7 @@ class Inquiry(NamedTuple):
     holders: Sequence[str]
     counted: Sequence[str]
     tasks: Mapping[str, Task]
+    staged: str | None = None
 
 
 def inquire(redis: Redis, task_id: str) -> Inquiry:
@@ -53,11 +55,12 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
     needs = needs_of(line)
     lock = needs.lock if needs is not None else None
-    (time, queues), members, place, lines, settings, held = read_groups(redis, [
+    (time, queues), members, place, lines, settings, held, (indexed, state) = read_groups(redis, [
         [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
         ask_members(queue), _ask_place(queue, line, task.id), _ask_lines(queue), _ask_settings(queue),
         [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
         + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
+        [("ZSCORE", keys.tasks(queue), task.id), ("HGET", keys.run(queue, task.run or ""), "state")],
     ])
     now = survey.to_seconds(time)
     known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
@@ -72,6 +75,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     return Inquiry(
         task, now, line, needs, None if index is None else length - 1 - index, length, higher, beside, pause, room, nodes,
         others, holders, counted, survey.shown(redis, ids) if ids else {},
+        (state or "unknown") if task.run is not None and indexed is None and task.attempt is None else None,
     )
 
 

@@ -119,6 +119,11 @@ class Task:
         return self._get("key")
 
     @property
+    def run(self) -> str | None:
+        """The run that made it."""
+        return self._get("run")
+
+    @property
     def time_limit(self) -> float | None:
         """How long it may run, in seconds."""
         return self._get("time_limit")

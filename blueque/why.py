@@ -52,6 +52,8 @@ def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
         return [_ended(its.task)]
     if status in HELD:
         return list(_held(its))
+    if its.staged is not None:
+        return [_staged(its)]
     if status == "scheduled":
         return [*_scheduled(its, is_utc), *_pause(its), *_listeners(its)]
     if status != "pending":
@@ -95,6 +97,16 @@ def _held(its: Inquiry) -> Iterator[Reason]:
         sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
         host = (task.node or "").rpartition("_")[0] or "its host"
         yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
+
+
+def _staged(its: Inquiry) -> Reason:
+    what, queue = f"It is staged for run {its.task.run}, which", its.task.queue or ""
+    if its.staged == "committing":
+        return Reason("staged", f"{what} is decided, and being put in line.", commands.of_queue("gc", queue))
+    if its.staged == "open":
+        return Reason("staged", f"{what} is not decided: all of its tasks are put in line then, or none.",
+                      commands.of_queue("runs", queue))
+    return Reason("staged", f"{what} was decided without it, or dropped: it never runs.", commands.of_queue("gc", queue))
 
 
 def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:

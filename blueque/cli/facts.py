@@ -19,7 +19,7 @@ _NUMBERS = (
 )
 _TEXTS = (
     "last_error", "last_error_type", "progress", "lost_node", "cancelled_by", "cancel_reason", "requeued", "files",
-    "last_files", "key", "needs",
+    "last_files", "key", "run", "needs",
 )
 _LIMITS = {"time_limit": "time", "stall_limit": "stall", "memory_limit": "memory", "grace": "grace", "lead": "lead"}
 _LARGE = 1 << 20                                       # an amount of this, or more, is one of bytes
@@ -29,7 +29,7 @@ _KEPT = "An earlier attempt counts no more; a late result of it stays there."
 def facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
     """Return label and text of everything that is known of the task, but for its token: who presents that owns it."""
     told = {
-        "task": task.id, "queue": task.queue, "key": task.key, "state": _state(task),
+        "task": task.id, "queue": task.queue, "key": task.key, "run": task.run, "state": _state(task),
         "priority": task.fields.get("priority"),
         "needs": _needs(task), "node": task.node, "pid": task.fields.get("pid"), "devices": task.fields.get("devices"),
         "lock": _lock(task),
