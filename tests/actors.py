@@ -9,9 +9,11 @@ from typing import Any
 from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
 from blueque import keys, protocol
+from blueque.columns import to_microseconds
 from blueque.connection import Redis
 from blueque.errors import (
     BatchFailed,
+    BatchTaken,
     NotCancellable,
     NotFailed,
     NotOwner,
@@ -25,6 +27,7 @@ from blueque.inspector import Inspector
 from blueque.leftovers import Leftovers
 from blueque.listener import Listener
 from blueque.processor import Processor
+from blueque.protocol.archiving import Written
 from blueque.recovery import Recovery
 from blueque.settings import Timing
 from blueque.staging import Staging
@@ -226,6 +229,54 @@ def work_and_delete(world: World, redis: Redis, node: str) -> None:
     for task in ended:
         world.ledger.deleted.add(task)
         insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
+
+
+def archive(world: World, redis: Redis, name: str) -> None:
+    """Be an archiver, who takes any other for dead; `staged` and `published` of the ledger are his file system."""
+    open_batch = {"writer": ""}
+    while open_batch["writer"] != name:
+        over = open_batch["writer"] or None
+        open_batch = insist(lambda over=over: protocol.claim_batch(redis, QUEUE, name, name, {}, {}, time.time(), over))  # type: ignore[misc]
+    try:
+        carry_on(world, redis, name, open_batch)
+    except BatchTaken:
+        pass
+
+
+def carry_on(world: World, redis: Redis, name: str, open_batch: dict[str, str]) -> None:
+    """Take a batch from wherever it is to its end."""
+    ledger, batch, state = world.ledger, open_batch["batch"], open_batch["state"]
+
+    def mark(state: str, **facts: str) -> None:
+        insist(lambda: protocol.mark_batch(redis, QUEUE, batch, name, state, facts, time.time()))
+
+    if state == "claimed":
+        ledger.staged[name] = insist(lambda: listed_as_cancelled(redis))
+        mark("written", staging=name)
+    if state in ("claimed", "written"):
+        files = ledger.staged.pop(open_batch.get("staging", name), [])
+        ledger.published.setdefault(batch, []).extend(files)
+        mark("published")
+    if state != "deleted":
+        rows = ledger.published.get(batch, [])
+        if rows:
+            insist(lambda: protocol.erase(redis, QUEUE, batch, name, rows, time.time()))
+        mark("deleted")
+    insist(lambda: protocol.finish_batch(redis, QUEUE, batch, name))
+
+
+def listed_as_cancelled(redis: Redis) -> list[Written]:
+    """Return what an archiver writes of the cancelled tasks."""
+    ((ids),) = redis.read(("LRANGE", keys.cancelled(QUEUE), 0, -1))
+    asked = [("HMGET", keys.task(task), "status", "updated") for task in ids]
+    found = zip(ids, redis.read(*asked) if asked else [], strict=True)
+    return [Written(task, its[0], to_microseconds(its[1]), None) for task, its in found if its[0] == "cancelled"]
+
+
+def drain_archive(world: World) -> None:
+    """Be whoever comes next, and archives."""
+    archive(world, world.redis, LAST)
+    drain(world)
 
 
 def promote(world: World, redis: Redis) -> None:

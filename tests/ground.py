@@ -164,7 +164,7 @@ class Ground:
 
 
 def _reader(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""))):
+    if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""), keys.archive(""))):
         return ("HGETALL", name)
     parsed = keys.parse_run(name)
     if parsed is not None and parsed[0] != "staging":

@@ -79,6 +79,15 @@ MUTANTS = [
            "commit or discard", (1, 0)),
     Mutant("discard does not watch what is staged", "staging", "_membership", "Look((staging, key),", "Look((key, key),",
            "commit or discard", (2, 0)),
+    # archiving
+    Mutant("a batch is marked by one who has lost it", "archiving", "mark_batch",
+           "_require(queue, batch, writer, snapshot)", "pass", "two archivers", (2, 0)),
+    Mutant("erase does not compare", "archiving", "erase", " if _is_as_written(queue, row, its)", "",
+           "archive or run again", (2, 0)),
+    Mutant("erase does not watch the tasks", "archiving", "_contents", "[record, *hashes],\n", "[record, record],\n",
+           "archive or run again", (2, 0)),
+    Mutant("erase leaves the entry", "archiving", "erase", '("LREM", key(queue), -1, row.task)', '("EXISTS", row.task)',
+           "archive", (0, 1)),
     # run
     Mutant("pop does not look at the registration", "take", "pop", 'if known != [instance, "alive"]:', "if False:",
            "wrongly fenced", (1, 1)),
@@ -257,6 +266,13 @@ EQUIVALENT = {
     "stage does not look whether the run is open": (
         "what is staged when it is decided cannot be committed any more. Whoever comes too late discards it, and if he "
         "dies, blueque gc does."
+    ),
+    "claim_batch takes over from anybody": (
+        "who is put out learns it at his next transaction and has done no harm, as if he were dead. Refusing only keeps two "
+        "live archivers from putting each other out."
+    ),
+    "mark_batch goes back a state": (
+        "only the one who has the batch marks it, and he goes forward: a call that is repeated finds its own state."
     ),
     "recover keeps the token": (
         "what it puts in line was only reserved. Nobody has run it, and start looks at the status and the node as well."

@@ -195,6 +195,8 @@ class Ledger:
     runners: dict[str, str] = field(default_factory=dict)  # the node that started the attempt with this token
     told: dict[str, str] = field(default_factory=dict)  # what the end of that attempt became, as its owner was told
     refused: list[str] = field(default_factory=list)   # the nodes that were told not to start what they had reserved
+    staged: dict[str, list[Any]] = field(default_factory=dict)  # the files of an archiver, by its mark: seen by nobody else
+    published: dict[str, list[Any]] = field(default_factory=dict)  # those of a batch that all can see
     notes: list[Any] = field(default_factory=list)     # whatever else a scenario wants to check
 
     def begin(self, task: str, token: str | None, node: str, record: dict[str, Any]) -> None:

@@ -205,6 +205,14 @@ def _stream_opened(world: World) -> None:
     world.queue().open_staging("t", stream=True)
 
 
+def _cancelled(world: World) -> None:
+    """Two tasks that were cancelled before they ran."""
+    join(world, "a_1")
+    put_in_line(world, "t-1", "t-2")
+    for task in ("t-1", "t-2"):
+        protocol.cancel(world.redis, QUEUE, task, "ann", None, time.time())
+
+
 def _struck(world: World) -> None:
     reserved("a_1", "b_1")(world)
     LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
@@ -302,6 +310,19 @@ def is_each_batch_once(world: World, state: State) -> str | None:
     return f"its driver has committed both batches, and there are {there}" if is_short else None
 
 
+def is_archived_once(world: World, state: State) -> str | None:
+    """Each task is in the archive once in the same state, or still there; one that was put in line again has run."""
+    rows = [row for rows in world.ledger.published.values() for row in rows]
+    if len({*rows}) < len(rows):
+        return f"the archive has {rows}"
+    lost = {"t-1", "t-2"} - {row.task for row in rows} - state.tasks.keys()
+    if world.ledger.consents["t-1"] and state.tasks.get("t-1", {}).get("status") != "complete":
+        lost.add("t-1")
+    if world.redis.read(("EXISTS", keys.archive(QUEUE)))[0]:
+        return "a batch is not finished"
+    return f"{sorted(lost)} are lost" if lost else None
+
+
 def is_woken(world: World, state: State) -> str | None:
     """What is in line, and what it waited for is free: somebody is told of it."""
     is_waiting = any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
@@ -376,6 +397,15 @@ OURS = [
          {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
          [(1, 0), (0, 1)], faulty=["zombie"], afterwards=is_each_batch_once, drain=actors.drain_runs,
          patient=["zombie", "driver"], longer=[(2, 0), (3, 1)]),
+    ours("archive", _cancelled, {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
+         drain=actors.drain_archive, is_thorough=True, longer=[(0, 2)]),
+    ours("archive, patiently", _cancelled, {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
+         drain=actors.drain_archive, patient=["one"], longer=[(0, 2)]),
+    ours("two archivers", _cancelled, {"one": by(actors.archive, "one"), "two": by(actors.archive, "two")},
+         [(2, 0), (0, 1)], afterwards=is_archived_once, drain=actors.drain_archive, patient=["one", "two"], longer=[(3, 1)]),
+    ours("archive or run again", _cancelled, {"one": by(actors.archive, "one"), "p": by(actors.requeue, "t-1")},
+         [(2, 0), (1, 1)], afterwards=is_archived_once, drain=actors.drain_archive, faulty=["one"], patient=["one", "p"],
+         longer=[(2, 1)]),
     ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),
