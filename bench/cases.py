@@ -2,48 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from bench import backlog, producing, waiting, working
-from bench.setting import Bench, Outcome
-
-Place = tuple[str, str]                                # row and metric
-
-
-class Target(NamedTuple):
-    """A number that was promised: ours, or ours to theirs in the same round, must not be below or above a bound.
-
-    bound: None when the number shall only be told.
-    """
-
-    name: str
-    wanted: str
-    bound: float | None
-    is_least: bool
-    ours: Place
-    theirs: Place | None = None
-    unit: str = ""
-
-
-class Case(NamedTuple):
-    """One case.
-
-    columns: metric and heading. headline: the metric that ratios and plots show, None: no ratios.
-    rows: names of rows that are not systems. plot: bars, steps, lines or none.
-    """
-
-    name: str
-    title: str
-    about: str
-    run: Callable[[Bench], Outcome]
-    columns: list[tuple[str, str]]
-    headline: str | None
-    targets: list[Target]
-    rows: dict[str, str] = {}                          # noqa: RUF012  # a NamedTuple's default is never changed
-    plot: str = "bars"
-    axis: str = ""
-
+from bench.case import Case, Lines, Target
+from bench.pipeline_cases import PIPELINE_CASES
 
 CASES = [
     Case(
@@ -146,6 +107,7 @@ CASES = [
             ),
         ],
         {"1000": "1,000", "10000": "10,000", "100000": "100,000", "1000000": "1,000,000"}, plot="lines",
+        lines=Lines("tasks", "tasks in line", "us per call", [("enqueue_us", "enqueue"), ("reserve_us", "reserve")]),
     ),
     Case(
         "idle", "What an idle worker costs",
@@ -174,4 +136,5 @@ CASES = [
         waiting.hundred_queues, [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")], None, [],
         {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
     ),
+    *PIPELINE_CASES,
 ]

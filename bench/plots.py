@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import sys
@@ -22,7 +23,7 @@ def main() -> None:
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"})
     for drawing in json.load(sys.stdin):
         figure, axes = plt.subplots(figsize=(7.2, max(1.2 + 0.34 * len(drawing["series"]), 3.0)), layout="constrained")
-        {"bars": bars, "steps": steps, "lines": lines}[drawing["kind"]](axes, drawing["series"])
+        {"bars": bars, "steps": steps, "lines": functools.partial(lines, drawing)}[drawing["kind"]](axes, drawing["series"])
         axes.set_title(drawing["title"], fontweight="bold")
         if drawing["axis"]:
             axes.set_xlabel(drawing["axis"])
@@ -63,8 +64,8 @@ def steps(axes: Any, series: list[Any]) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def lines(axes: Any, series: list[Any]) -> None:
-    """Medians over the length of the line."""
+def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
+    """Medians, and a band from the lowest to the highest."""
     highest = 0.0
     for number, (name, points) in enumerate(series):
         sizes = [size for size, _ in points]
@@ -73,10 +74,13 @@ def lines(axes: Any, series: list[Any]) -> None:
         axes.plot(sizes, middles, "o-", label=name, color=LINES[number % len(LINES)])
         axes.fill_between(sizes, [min(values) for _, values in points], [max(values) for _, values in points],
                           color=LINES[number % len(LINES)], alpha=0.15)
-    axes.set_xscale("log")
+    if drawing["is_log"]:
+        axes.set_xscale("log")
+    else:
+        axes.set_xticks(sorted({size for _, points in series for size, _ in points}))
+    axes.yaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if highest >= 100 else f"{value:g}")
     axes.set_ylim(0, highest * 1.15)
-    axes.set_xlabel("tasks in line")
-    axes.set_ylabel("us per call")
+    axes.set_ylabel(drawing["words"])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=8)
 

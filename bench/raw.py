@@ -38,7 +38,7 @@ def ours(queue: str, count: int, size: int, text: str, encoding: str | None = No
             command("ZADD", keys.tasks(queue), *scored),
             command("ZADD", keys.wake(queue), 0, 0),
         ]
-        yield _transaction(commands)
+        yield transaction(commands)
 
 
 def of_1_0_0(queue: str, count: int, size: int, text: str) -> Iterator[Block]:
@@ -52,7 +52,7 @@ def of_1_0_0(queue: str, count: int, size: int, text: str) -> Iterator[Block]:
             for task in ids
         ]
         commands += [command("ZINCRBY", keys.QUEUES, 0, queue), command("LPUSH", keys.pending(queue), *ids)]
-        yield _transaction(commands)
+        yield transaction(commands)
 
 
 def send(url: str, blocks: Iterator[Block], in_flight: int) -> float:
@@ -77,7 +77,7 @@ def send(url: str, blocks: Iterator[Block], in_flight: int) -> float:
     return seconds
 
 
-def _transaction(commands: list[bytes]) -> Block:
+def transaction(commands: list[bytes]) -> Block:
     return b"".join([command("MULTI"), *commands, command("EXEC")]), len(commands) + 2
 
 

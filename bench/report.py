@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from bench.cases import Case, Target
+from bench.case import Case, Target
 from bench.rounds import median, ratios, spread
 from bench.systems import SYSTEMS
 
@@ -63,7 +63,8 @@ def page(
 
 def drawings(cases: Sequence[Case], results: dict[str, Numbers]) -> list[Drawing]:
     """Return what is to be drawn, for `plots`."""
-    return [_drawing(case, results[case.name]) for case in cases if case.name in results and results[case.name]["rows"]]
+    drawn = [case for case in cases if case.plot != "none" and results.get(case.name, {}).get("rows")]
+    return [_drawing(case, results[case.name]) for case in drawn]
 
 
 def judge(target: Target, numbers: Numbers) -> tuple[list[float], str] | None:
@@ -114,7 +115,7 @@ def _case(case: Case, numbers: Numbers) -> str:
     parts = [f"## {case.title}", textwrap.fill(case.about, WIDTH), rows_table(case, numbers)]
     failed = [f"- {_name(case, row)} is missing: {why}" for row, why in numbers["failed"].items()]
     parts += ["\n".join(failed)] if failed else []
-    if numbers["rows"]:
+    if numbers["rows"] and case.plot != "none":
         parts.append(f"![{case.title}](benchmarks/{case.name}.png)")
     parts.append(_circumstances(numbers))
     return "\n\n".join(parts)
@@ -123,7 +124,7 @@ def _case(case: Case, numbers: Numbers) -> str:
 def rows_table(case: Case, numbers: Numbers) -> str:
     rows, how = numbers["rows"], HOW.get(case.name, {})
     columns = [(metric, heading) for metric, heading in case.columns if any(metric in row for row in rows.values())]
-    has_ratio = case.headline is not None and len(rows) > 1
+    has_ratio = case.headline is not None and "blueque" in rows and len(rows) > 1
     lines = []
     for row in _ordered(case, rows):
         name = _name(case, row) + (f", {how[row]}" if row in how else "")
@@ -161,10 +162,11 @@ def _drawing(case: Case, numbers: Numbers) -> Drawing:
     if case.plot == "steps":
         found = [(names[row], numbers["samples"].get(row, [])) for row in _ordered(case, rows)]
         return drawing | {"series": [[name, values] for name, values in found if values]}
-    metrics = [("enqueue_us", "enqueue"), ("reserve_us", "reserve")]
-    lines = [[name, [[rows[row]["tasks"][0], rows[row][metric]] for row in rows if metric in rows[row]]]
-             for metric, name in metrics]
-    return drawing | {"series": lines}
+    plan = case.lines
+    assert plan is not None, f"{case.name} does not say what its lines are"
+    lines = [[name, [[rows[row][plan.along][0], rows[row][metric]] for row in rows if metric in rows[row]]]
+             for metric, name in plan.metrics]
+    return drawing | {"series": lines, "axis": plan.along_words, "words": plan.words, "is_log": plan.is_log}
 
 
 def _ordered(case: Case, rows: dict[str, Any]) -> list[str]:

@@ -72,6 +72,10 @@ class Stage:
         finally:
             self.end([program], patience=0.0)
 
+    def watch(self, program: Program) -> None:
+        """Know a program that somebody else has started, and will end."""
+        self._programs[program.pid] = program
+
     def answer(self, driver: Program) -> dict[str, Any]:
         try:
             said, complaint = driver.communicate(timeout=DRIVER_TIMEOUT)

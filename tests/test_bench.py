@@ -10,7 +10,7 @@ import pytest
 import redis as redis_py
 
 from bench import cases, producing, raw, report, rounds, systems, working
-from bench.cases import Case, Target
+from bench.case import Case, Target
 from bench.load import Quiet, busy_share
 from bench.setting import Bench, Outcome, open_stage, reason
 from bench.stage import RunFailed, last_line
