@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shlex
-import shutil
 import signal
 import sys
 import sysconfig
@@ -20,11 +19,23 @@ from typing import Any
 
 from blueque import keys, process, settings
 from blueque.client import Client
-from blueque.demo_programs import Interrupted, Interrupts, Program, WentWrong, ask, end_descendants, open_server, redis_cli
+from blueque.demo_programs import (
+    Interrupted,
+    Interrupts,
+    Program,
+    Progress,
+    WentWrong,
+    ask,
+    end_descendants,
+    open_server,
+    redis_cli,
+)
 from blueque.errors import BluequeError
 from blueque.task import Task
 
 QUEUE = "stdlib"
+PIPELINE_QUEUE = "packages"                            # of the second act, demo_pipeline.py
+REPORT = "blueque-demo-report.html"                    # what it leaves, where the demo was started
 SLOTS = 2
 SCHEDULED = 5                                          # tasks that are due 1, 2, ... seconds after the start
 MISSING = "no_such_module"                             # the task that fails on purpose
@@ -53,12 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser("bin/demo", description="Measure Python's standard library with Blueque.")
     parser.add_argument("--keep", action="store_true", help="leave everything running at the end, until Ctrl-C")
-    is_kept = parser.parse_args(arguments).keep
+    parser.add_argument("--no-pipeline", action="store_true", help="leave out the second act, which needs Java and Spark")
+    parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)     # bin/demo has seen to Java and Spark
+    chosen = parser.parse_args(arguments)
+    has_pipeline = chosen.pipeline and not chosen.no_pipeline
     interrupts = Interrupts()
     process.become_subreaper()
     try:
         with contextlib.ExitStack() as stack:
-            _run(stack, interrupts, is_kept)
+            _run(stack, interrupts, chosen.keep, has_pipeline)
     except Interrupted as interrupted:
         print(f"\nbin/demo: {interrupted}", file=sys.stderr)
         return 128 + interrupted.number
@@ -74,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool) -> None:
+def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has_pipeline: bool) -> None:
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-demo-", ignore_cleanup_errors=True)))
     port, server = open_server(stack, directory)
     interrupts.pause(0)
@@ -94,6 +108,8 @@ def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool) -> 
     verify(tasks, ended)
     _print_results(ended, seconds)
     _print_redis(port, tasks, ended)
+    if has_pipeline:
+        _run_pipeline(stack, directory, url, interrupts, programs)
     if is_kept:
         _print_invitation(url)
         interrupts.pause(None)
@@ -109,13 +125,30 @@ def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> 
 
 def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
     arguments = [
-        "-m", "blueque.cli.listener", QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
+        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
         "--redis-url", url, "--spool", str(directory / "spool"), "--grace", "2s",
     ]
     # The second order: do not wait for what still runs.
     listener = Program("listener", arguments, directory, [signal.SIGTERM, signal.SIGINT])
     stack.callback(listener.stop)
     return listener
+
+
+def _run_pipeline(
+    stack: contextlib.ExitStack, directory: Path, url: str, interrupts: Interrupts, others: Sequence[Program]
+) -> None:
+    """Have the second act done, a program of its own, which needs Java."""
+    print("\nThe same as a pipeline: Spark finds the work, the listener does it, Spark archives what comes of it.")
+    sys.stdout.flush()
+    arguments = ["-m", "blueque.demo_pipeline", url, str(directory), str(Path.cwd() / REPORT)]
+    pipeline = Program("pipeline", arguments, directory, [signal.SIGTERM], is_shown=True)
+    stack.callback(pipeline.stop)
+    while (code := pipeline.code()) is None:
+        interrupts.pause(0.2)
+        for program in others:
+            program.require_running()
+    if code != 0:
+        pipeline.require_running()
 
 
 def _submit(client: Client, now: float) -> dict[str, str]:
@@ -154,32 +187,6 @@ def _watch(
     finally:
         progress.leave()
     return ended
-
-
-class Progress:
-    """A line that is drawn again and again on a terminal; a line every few seconds anywhere else."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-        self._next = 0.0 if self._is_terminal else 2.0
-
-    def show(self, done: int, running: Sequence[str], seconds: float) -> None:
-        line = f"{done:3d} of {self._total} done, {seconds:3.0f} s"
-        if running:
-            line += f", at work on {' and '.join(running)}"
-        if self._is_terminal:
-            bar = "#" * (20 * done // self._total)
-            shown = f"  [{bar:.<20}] {line}"[: shutil.get_terminal_size().columns - 1]
-            print(f"\r\033[K{shown}", end="", flush=True)
-        elif seconds >= self._next or done == self._total:
-            self._next = seconds + 2.0
-            print(f"  {line}", flush=True)
-
-    def leave(self) -> None:
-        """Make room for what is printed next."""
-        if self._is_terminal:
-            print("\r\033[K", end="", flush=True)
 
 
 def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:

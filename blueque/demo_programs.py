@@ -69,19 +69,26 @@ class Interrupts:
 class Program:
     """A child in a process group of its own: Ctrl-C on the terminal is for us alone, who then end the others in order.
 
-    orders: the signals that make it leave.
+    orders: the signals that make it leave. is_shown: what it prints goes where ours goes, not into its log.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], directory: Path, orders: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], directory: Path, orders: Sequence[int], is_shown: bool = False
+    ) -> None:
         self.name = name
         self._log, self._orders = directory / f"{name}.log", orders
         environ = {key: value for key, value in os.environ.items() if not key.startswith("BLUEQUE_")}
         environ["PYTHONSAFEPATH"] = "1"                # nothing from the directory where somebody starts the demo
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, process_group=0,
+                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=None if is_shown else log, stderr=log,
+                env=environ, process_group=0,
             )
         self.pid = self._process.pid
+
+    def code(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        return self._process.poll()
 
     def require_running(self) -> None:
         """Raise WentWrong, with its last words, if it has ended."""
@@ -98,6 +105,32 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+class Progress:
+    """A line that is drawn again and again on a terminal; a line every few seconds anywhere else."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = 0.0 if self._is_terminal else 2.0
+
+    def show(self, done: int, running: Sequence[str], seconds: float) -> None:
+        line = f"{done:3d} of {self._total} done, {seconds:3.0f} s"
+        if running:
+            line += f", at work on {' and '.join(running)}"
+        if self._is_terminal:
+            bar = "#" * (20 * done // self._total)
+            shown = f"  [{bar:.<20}] {line}"[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\033[K{shown}", end="", flush=True)
+        elif seconds >= self._next or done == self._total:
+            self._next = seconds + 2.0
+            print(f"  {line}", flush=True)
+
+    def leave(self) -> None:
+        """Make room for what is printed next."""
+        if self._is_terminal:
+            print("\r\033[K", end="", flush=True)
 
 
 def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]:

@@ -1,0 +1,117 @@
+"""The second act of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads what came of it.
+
+A program of its own, `python -m blueque.demo_pipeline URL DIRECTORY REPORT`, written as one would write one's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import blueque.spark as bs
+from blueque.client import Client
+from blueque.demo_programs import Progress, WentWrong
+from blueque.errors import BluequeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUEUE = "packages"                                     # of which the demo's listener takes tasks, too
+RUN = "first-night"
+TOP = 5
+STUCK_AFTER = 120.0                                    # seconds without any task that ends
+
+PACKAGES = """
+    SELECT package, concat(:stdlib, '/', package) AS path, count(*) AS files, sum(length) AS bytes
+    FROM (SELECT element_at(split(path, '/'), :depth + 1) AS package, length FROM files)
+    WHERE package <> 'site-packages' GROUP BY package ORDER BY bytes DESC
+"""
+LARGEST = """
+    SELECT key AS package, cast(get_json_object(result, '$.lines') AS bigint) AS lines,
+        round(unix_micros(finished) / 1e6 - unix_micros(started) / 1e6, 2) AS seconds
+    FROM {tasks} WHERE status = 'complete' ORDER BY lines DESC LIMIT :top
+"""
+
+
+def main(url: str, directory: Path, report: Path) -> int:
+    """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write `report`."""
+    began = time.monotonic()
+    say("Spark starts (some ten seconds)")
+    spark = bs.session(app="blueque-demo", **{"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "512m"})
+    packages = find_packages(spark).cache()
+    totals = packages.selectExpr("count(*) AS packages", "sum(files) AS files").first()
+    say(f"Spark {spark.version} has found {totals.files:,} files in {totals.packages} packages")
+    fill(packages, url)
+    wait_until_done(Client(url), totals.packages)
+    tasks = bs.read(spark, QUEUE, status=("complete", "failed"), url=url)
+    show(spark, tasks)
+    archive(spark, totals.packages, url, directory / "archive")
+    bs.report(spark, str(directory / "archive"), str(report))
+    spark.stop()
+    say(f"report: {report}, to be opened in a browser")
+    say(f"all of it took {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def find_packages(spark: SparkSession) -> DataFrame:
+    """Return name, path, number of files and bytes of each package of the standard library, largest first."""
+    stdlib = sysconfig.get_paths()["stdlib"]
+    # The content of the files is a column, too, which is not read when nobody asks for it.
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", "*.py").load(stdlib)
+    files.select("path", "length").coalesce(2).createOrReplaceTempView("files")
+    return spark.sql(PACKAGES, {"stdlib": stdlib, "depth": stdlib.count("/") + 1})
+
+
+def fill(packages: DataFrame, url: str) -> None:
+    """Put them in line, and once more: nothing must be there twice."""
+    for again in ("", " again, as after a failure"):
+        done = bs.enqueue(packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url)
+        say(f'bs.enqueue(key="package", run="{RUN}"){again}: {done.new} new tasks, {done.tasks} in all')
+        if done.tasks != packages.count() or (again and done.new):
+            raise WentWrong(f"{packages.count()} packages, and {done}")
+
+
+def wait_until_done(client: Client, count: int) -> None:
+    """Watch the listeners at work."""
+    inspector, progress, start = client.get_inspector(), Progress(count), time.time()
+    most, moved = 0, time.monotonic()
+    while most < count:
+        done = sum(line.complete + line.failed for line in inspector.overview().lines if line.queue == QUEUE)
+        if done > most:
+            most, moved = done, time.monotonic()
+        elif time.monotonic() - moved > STUCK_AFTER:
+            raise WentWrong(f"{done} of {count} tasks have ended, and none in the last {STUCK_AFTER:.0f} s")
+        progress.show(done, [], time.time() - start)
+        time.sleep(0.2)
+    progress.leave()
+
+
+def show(spark: SparkSession, tasks: DataFrame) -> None:
+    print(f"\n  {'package':<22}{'lines':>10}{'seconds':>9}      as Spark reads it from the queue", flush=True)
+    for row in spark.sql(LARGEST, {"top": TOP}, tasks=tasks).collect():
+        print(f"  {row.package[:22]:<22}{row.lines:>10,}{row.seconds:>9.2f}")
+    print(flush=True)
+
+
+def archive(spark: SparkSession, count: int, url: str, directory: Path) -> None:
+    """Have all of them in Parquet and none of them in Redis."""
+    done = bs.archive(spark, QUEUE, str(directory), older_than=0, url=url)
+    kept = bs.read_archive(spark, str(directory)).count()
+    say(f"bs.archive: {done.written} tasks are in Parquet now, {done.deleted} of them are gone from Redis")
+    if not done.written == done.deleted == kept == count:
+        raise WentWrong(f"{count} tasks, {kept} in the archive, and {done}")
+
+
+def say(what: str) -> None:
+    print(f"  {what}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))
+    except (BluequeError, WentWrong) as error:
+        print(f"  {error}", flush=True)
+        sys.exit(1)
