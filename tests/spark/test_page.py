@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from running import ROOT
+
 from spark.seeds import DAY, seed
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "pipelines.md").read_text(), re.M | re.S)
@@ -18,7 +19,8 @@ def test_the_page_does_what_it_says(spark, url, client, cli, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     rows = [(f"s{number}", "left", "2026-11-22", number) for number in range(SCENES)]
-    spark.createDataFrame(rows, "scene_id string, camera string, day string, frames int").write.parquet(str(tmp_path / "scenes"))
+    scenes = spark.createDataFrame(rows, "scene_id string, camera string, day string, frames int")
+    scenes.write.parquet(str(tmp_path / "scenes"))
     incoming = Path("incoming")
     incoming.mkdir()
     (incoming / "one.json").write_text("".join(json.dumps({"scene": "s1", "frame": frame}) + "\n" for frame in range(5)))
