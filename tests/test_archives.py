@@ -34,7 +34,7 @@ from shelves import (
     run,
 )
 
-from blueque import ArchiveRefused, BatchTaken, Client, InvalidInput, archives, keys, protocol
+from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives, keys, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 
@@ -89,7 +89,7 @@ def test_a_row_of_the_archive_holds_all_of_a_task(url, cli, shelf):
 
 def test_only_what_is_old_enough_is_archived(url, cli, shelf, monkeypatch):
     ids = fill(cli, 40)
-    monkeypatch.setattr("time.time", lambda: NOON + 2 * DAY)
+    monkeypatch.setattr(Inspector, "now", lambda self: NOON + 2 * DAY)
 
     run(url, shelf, older_than="1d")
 
@@ -196,6 +196,31 @@ def test_any_reader_of_hive_partitions_reads_it(url, cli, shelf):
 
     assert sorted(table["task_id"].to_pylist()) == ids
     assert {*table["queue"].to_pylist()} == {QUEUE} and {*table["day"].to_pylist()} == {"2024-10-04", "2024-10-05"}
+
+
+def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf):
+    ids = fill(cli, 400)
+    for number, task in enumerate(ids):
+        ended = NOON + DAY * (number * 7 % 30)
+        cli.hset(keys.task(task), mapping={"finished": str(ended), "updated": str(ended)})
+
+    run(url, shelf, batch=1000)
+
+    require_exact(cli, shelf, ids)
+    days = [file.day for file in layout.open_(shelf).files()]
+    assert len({*days}) == 30 < len(days)              # of those that are not written to for a while another is begun
+    table = archives.read(shelf, fields=["finished", "day"]).to_pylist()
+    assert all(row["finished"].date() == row["day"] for row in table)
+
+
+def test_an_archive_can_be_where_there_are_no_hard_links(url, cli, shelf, monkeypatch):
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", link)
+
+    assert layout.create(shelf).identity == layout.create(shelf).identity
+    assert os.listdir(shelf) == ["_archive.json"]
 
 
 def test_an_empty_queue_leaves_an_empty_archive(url, cli, shelf):

@@ -453,9 +453,13 @@ def mark_batch(state: str, **facts: str | int) -> Given:
     return lambda redis: protocol.mark_batch(redis, Q, "b1", "w", state, facts, 9.25)
 
 
-def erase(*rows: tuple[str, str, float, int | None]) -> Given:
+ROWS = ("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)
+NOT_FULL = "Redis is not full"
+
+
+def erase(*rows: tuple[str, str, float, int | None], is_noted: bool = True) -> Given:
     written = [Written(task, status, round(updated * 1e6), attempts) for task, status, updated, attempts in rows]
-    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
+    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25, is_noted=is_noted)
 
 
 def cancelled_with_key(task: str) -> Given:
@@ -1275,7 +1279,9 @@ SAMPLES = [
            until="MULTI"),
     Sample("mark_batch", "taken over", claim_batch("v"), mark_batch("written"), BATCH, until="MULTI", refuses=BatchTaken),
     Sample("erase", "as usual", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
-           erase(("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)), ERASE),
+           erase(*ROWS), ERASE, [NOT_FULL]),
+    Sample("erase", "full", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
+           erase(*ROWS, is_noted=False), ERASE),
     Sample("erase", "put in line again since", given(claim_batch("w"), failed("t1"), requeue),
            erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
     Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]},

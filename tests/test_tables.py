@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from blueque import Client, InvalidInput, InvalidType, SnapshotGone, keys, protocol, tables  # noqa: E402
-from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS  # noqa: E402
+from blueque import Client, InvalidInput, InvalidType, SnapshotGone, arrow, keys, protocol, tables  # noqa: E402
+from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
 from blueque.places import STATUSES  # noqa: E402
 from blueque.snapshots import Slice  # noqa: E402
 
@@ -251,6 +252,17 @@ def test_its_own_connection_serves_others_between_two_batches(client):
 
     for _ in client.read(client.freeze("q", "pending").slices()[0], ["task_id"]):
         assert client.get_inspector().pending("q") == 500
+
+
+def test_a_time_is_rounded_the_same_alone_and_among_many():
+    """An archive deletes a task only if its time is that in the file to the microsecond."""
+    draw = random.Random(7)
+    texts = [str(draw.uniform(0, 4e9)) for _ in range(20_000)]
+    texts += [f"{draw.randrange(4_000_000_000)}.{digits:06}5" for digits in range(0, 1_000_000, 97)]
+
+    among_many = arrow.column("timestamp", texts).array.cast(pa.int64()).to_pylist()
+
+    assert among_many == [to_microseconds(text) for text in texts]
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [

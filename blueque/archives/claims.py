@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from blueque import keys, process, protocol
 from blueque.archives.layout import Directory
 from blueque.connection import Redis
-from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, RedisAway
+from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 
 BEAT = 5.0                                             # seconds between two signs of life
 LEASE = 60.0                                           # seconds without one: it is dead
@@ -33,6 +33,7 @@ class Claim:
         self.state = record["state"]
         self.staging = record.get("staging", self.writer)      # whose files count: of whom has written them
         self.rows, self.deleted = int(record.get("rows", 0)), int(record.get("deleted", 0))
+        self.deleted_unnoted = 0                       # while Redis was full: the record knows nothing of them
         self._is_lost = False
 
     def require(self) -> None:
@@ -80,7 +81,7 @@ class Claim:
                 except BatchTaken:
                     self._is_lost = True
                     return
-                except RedisAway as error:             # whoever judges us cannot reach it, either
+                except BluequeError as error:          # if Redis is away, whoever judges us cannot reach it, either
                     log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
         finally:
             self._redis.close()                        # this thread's connection

@@ -116,9 +116,11 @@ def create(path: str | os.PathLike[str]) -> Directory:
             durable.write_json(temporary, {"archive": uuid.uuid4().hex, "version": 1}, temporary + "~")
             try:
                 os.link(temporary, mark)               # unlike a rename, it leaves alone what another has made meanwhile
+                os.unlink(temporary)
             except FileExistsError:
-                pass
-            os.unlink(temporary)
+                os.unlink(temporary)
+            except OSError:                            # a file system without hard links
+                os.rename(temporary, mark)
             durable.sync(root)
     except OSError as error:
         raise ArchiveRefused(root, f"cannot be written to: {error.strerror}") from error

@@ -109,15 +109,16 @@ def archive(
         raise InvalidInput("give an address or a client, not both")
     names = require_statuses(statuses, FINISHED)
     age = parse_duration(older_than) if isinstance(older_than, str) else older_than
-    before = None if age is None else time.time() - require_number(age, "older_than")
+    seconds = None if age is None else require_number(age, "older_than")
     most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
     size = require_whole(batch, "batch", 1, 10_000_000)
     tables.schema()                                    # is pyarrow there, before anything is begun?
     own = Client(url) if client is None else client
-    place = layout.create(directory)
-    run = _Run(own, require_queue_name(queue), place, names, before, size, engine or write, tell)
+    name, place = require_queue_name(queue), layout.create(directory)
     try:
-        return run.run(most)
+        # The clock of Redis, one for all: a wrong one here would take what was just finished.
+        before = None if seconds is None else own.get_inspector().now() - seconds
+        return _Run(own, name, place, names, before, size, engine or write, tell).run(most)
     except OSError as error:
         if isinstance(error, BluequeError):
             raise
@@ -191,7 +192,7 @@ class _Run:
         if claim.rows:
             self._batches.append(claim.batch)
             self._written += claim.rows
-            self._deleted += claim.deleted
+            self._deleted += claim.deleted + claim.deleted_unnoted
 
     def _write(self, claim: Claim, size: int) -> None:
         staging = steps.prepare(self._directory, claim)
