@@ -344,6 +344,29 @@ def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_emp
     assert bs.read_archive(spark, directory).count() == 30
 
 
+@pytest.mark.parametrize("is_latest", [True, False])
+def test_files_that_are_compacted_while_one_looks_are_looked_for_again(
+    spark, url, client, directory, monkeypatch, is_latest
+):
+    ids = []
+    for number in range(3):
+        ids += seed(url, "render", 10, first=10 * number)
+        archives.archive("render", directory, client=client)
+    view = reading.view
+
+    def overtaken(*given):
+        monkeypatch.undo()
+        files = view(*given)
+        archives.compact(directory, min_files=2)
+        return files
+
+    monkeypatch.setattr(reading, "view", overtaken)
+
+    frame = bs.read_archive(spark, directory, latest=is_latest)
+
+    assert ids_of(frame) == sorted(ids)
+
+
 def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):
     with pytest.raises(InvalidInput, match="there is no status 'pending' here"):
         bs.archive(spark, "render", directory, statuses="pending", url=url)
