@@ -51,7 +51,7 @@ POINTS = {
     "when it is done": (b"\r\nDEL\r\n", 1, True, None),
 }
 SHORT = ("while workers write", "while it deletes")
-CHOSEN = POINTS if os.environ.get("LONG_PROOF") else SHORT
+CHOSEN = POINTS if os.environ.get("BLUEQUE_SOAK") else SHORT
 
 
 class Verdict(NamedTuple):
