@@ -454,12 +454,11 @@ def mark_batch(state: str, **facts: str | int) -> Given:
 
 
 ROWS = ("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)
-NOT_FULL = "Redis is not full"
 
 
-def erase(*rows: tuple[str, str, float, int | None], is_noted: bool = True) -> Given:
+def erase(*rows: tuple[str, str, float, int | None]) -> Given:
     written = [Written(task, status, round(updated * 1e6), attempts) for task, status, updated, attempts in rows]
-    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25, is_noted=is_noted)
+    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
 
 
 def cancelled_with_key(task: str) -> Given:
@@ -1279,9 +1278,7 @@ SAMPLES = [
            until="MULTI"),
     Sample("mark_batch", "taken over", claim_batch("v"), mark_batch("written"), BATCH, until="MULTI", refuses=BatchTaken),
     Sample("erase", "as usual", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
-           erase(*ROWS), ERASE, [NOT_FULL]),
-    Sample("erase", "full", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
-           erase(*ROWS, is_noted=False), ERASE),
+           erase(*ROWS), ERASE),
     Sample("erase", "put in line again since", given(claim_batch("w"), failed("t1"), requeue),
            erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
     Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]},

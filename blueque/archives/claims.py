@@ -33,7 +33,6 @@ class Claim:
         self.state = record["state"]
         self.staging = record.get("staging", self.writer)      # whose files count: of whom has written them
         self.rows, self.deleted = int(record.get("rows", 0)), int(record.get("deleted", 0))
-        self.deleted_unnoted = 0                       # while Redis was full: the record knows nothing of them
         self._is_lost = False
 
     def require(self) -> None:

@@ -192,7 +192,7 @@ class _Run:
         if claim.rows:
             self._batches.append(claim.batch)
             self._written += claim.rows
-            self._deleted += claim.deleted + claim.deleted_unnoted
+            self._deleted += claim.deleted
 
     def _write(self, claim: Claim, size: int) -> None:
         staging = steps.prepare(self._directory, claim)

@@ -15,8 +15,8 @@ from blueque.archives import durable, layout, parquet
 from blueque.archives.claims import Claim
 from blueque.archives.layout import Directory
 from blueque.connection import Redis
-from blueque.errors import ArchiveRefused, RedisRefused
-from blueque.protocol.archiving import MOST, Written
+from blueque.errors import ArchiveRefused
+from blueque.protocol.archiving import MOST
 
 Tell = Callable[[int], object]                         # how many tasks so far
 
@@ -63,21 +63,11 @@ def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None
     while some:
         claim.require()
         following = list(islice(rows, MOST))
-        _erase(redis, claim, some, following)
+        protocol.erase(redis, claim.queue, claim.batch, claim.writer, some, time.time(), following)
         done += len(some)
         tell(done)
         some = following
     claim.mark("deleted")
-
-
-def _erase(redis: Redis, claim: Claim, rows: list[Written], following: list[Written]) -> None:
-    known = redis, claim.queue, claim.batch, claim.writer, rows, time.time()
-    try:
-        protocol.erase(*known, following)
-    except RedisRefused as error:
-        if error.code != "OOM":
-            raise
-        claim.deleted_unnoted += protocol.erase(*known, is_noted=False)
 
 
 def finish(directory: Directory, claim: Claim) -> None:

@@ -82,12 +82,11 @@ def mark_batch(
 
 def erase(
     redis: Redis, queue: str, batch: str, writer: str, rows: Sequence[Written], now: float,
-    following: Sequence[Written] = (), is_noted: bool = True,
+    following: Sequence[Written] = (),
 ) -> int:
     """Delete those of these tasks that still are what the archive has, and return how many. Raises BatchTaken.
 
     following: what the next call will be about; its look travels with our EXEC.
-    is_noted: the record counts them. False: for a Redis that is full, which takes nothing but what deletes.
     """
 
     def decide(owner: list[str | None], *snapshots: list[str | None]) -> Answer | Change:
@@ -101,9 +100,6 @@ def erase(
             for row, (_, _, _, _, keep, mark) in same
             if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY
         ]
-        note: list[Command] = [
-            ("HINCRBY", keys.archive(queue), "deleted", len(same)), ("HSET", keys.archive(queue), "beat_at", now),
-        ]
         return Change(
             [
                 ("UNLINK", *[keys.task(row.task) for row, _ in same]),
@@ -114,7 +110,8 @@ def erase(
                 ],
                 ("ZREM", keys.tasks(queue), *[row.task for row, _ in same]),
                 *kept,
-                *(note if is_noted else ()),
+                ("HINCRBY", keys.archive(queue), "deleted", len(same)),
+                ("HSET", keys.archive(queue), "beat_at", now),
             ],
             len(same),
         )
