@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator
 
@@ -62,6 +63,33 @@ class Echoes:
             return True
         self._number, self._at = number, now
         return False
+
+
+class StopSignals:
+    """Sets an event when SIGINT or SIGTERM comes; a second one interrupts at once. To be used in the main thread."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._number: int | None = None                # of the one that came
+        self._stop, self._echoes = stop, Echoes()
+        self._old = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    @property
+    def exit_code(self) -> int:
+        """How a shell knows of a program that the signal has ended."""
+        return 128 + (self._number or 0)
+
+    def restore(self) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    def _take(self, number: int, frame: object) -> None:
+        if self._echoes.is_one(number):
+            return
+        if self._number is not None:
+            raise KeyboardInterrupt
+        self._number = number
+        # From another thread: this one may be in the middle of waiting for that very event, and holds its lock.
+        threading.Thread(target=self._stop.set, daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -71,6 +71,7 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
         "14", "AttributeError", "cancelled", *["GPU "] * 3, "GPU of its own",
         *(f'{{"text":"Hello {name}"}}' for name in GREETED),
+        *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog
     ])
     until(lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")), what="the leaving of the listeners")
     for shown in ("Hello Grace", "AttributeError", "QUEUE", "complete", "the storage is being moved"):
@@ -94,7 +95,7 @@ def test_verbs_and_options_exist():
         help_text = _help(program, *verb)
         for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
-    everything = _help("blueque-listener") + _help("blueque") + "--keep"
+    everything = _help("blueque-listener") + _help("blueque") + _help("blueque", "feed") + "--keep"
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 from blueque.cli import show
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.progress import Line
 from blueque.places import FINISHED
 
 if TYPE_CHECKING:
@@ -104,31 +104,25 @@ def _print_json(done: Archived, merged: Compacted | None) -> None:
 
 
 class _Screen:
-    """A line on the terminal that says how far it is; nothing if there is none."""
+    """A line on the terminal that says how far it is."""
 
     def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-        self._shown = 0.0
+        self._line = Line()
         self._stage: tuple[str, str] = ("", "")
         self._began = 0.0
+        self.clear = self._line.clear
 
     def tell(self, progress: Progress) -> None:
         if progress.stage == "wait":
             self._tell_waiting(progress)
             return
         if self._stage != (progress.stage, progress.batch):
-            self._stage, self._began, self._shown = (progress.stage, progress.batch), time.monotonic(), 0.0
+            self._stage, self._began = (progress.stage, progress.batch), time.monotonic()
         rate = progress.done / max(time.monotonic() - self._began, 0.001)
-        self._write(f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s")
+        self._line.draw(lambda: f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s")
 
     def tell_merged(self, done: int, total: int) -> None:
-        self._write(f"{done:,} of {total:,} files merged")
-
-    def clear(self) -> None:
-        if self._is_shown and self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown = 0.0
+        self._line.draw(lambda: f"{done:,} of {total:,} files merged")
 
     def _tell_waiting(self, progress: Progress) -> None:
         if self._stage == ("wait", progress.batch):
@@ -136,9 +130,3 @@ class _Screen:
         self._stage, other = ("wait", progress.batch), progress.other or {}
         self.clear()
         show.talk(f"Another archiver is at work on it: {other.get('by')}, process {other.get('pid')}. Waiting for it.")
-
-    def _write(self, text: str) -> None:
-        if self._is_shown and time.monotonic() > self._shown + 0.1:
-            self._shown = time.monotonic()
-            sys.stderr.write(f"\r{text}\x1b[K")
-            sys.stderr.flush()

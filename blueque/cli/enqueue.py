@@ -12,10 +12,10 @@ import click
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
+from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
 from blueque.errors import InvalidInput
 from blueque.json_text import as_json, as_text
-from blueque.lines import require_resources
 from blueque.task import Task
 
 
@@ -30,9 +30,7 @@ from blueque.task import Task
 @click.option("--key-field", metavar="NAME", help="With --lines: the field of the JSON objects that is the key of each.")
 @click.option("--keep", metavar="DURATION", help="How long a key outlives its task; else 1d. With --run: the run; else 90d.")
 @click.option("--run", metavar="NAME", help="With --key-field: a key makes one task in this run, also if that was deleted.")
-@click.option("--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first.")
-@click.option("--resource", "resources", multiple=True, metavar="NAME=AMOUNT", help="What it needs: gpu=1, memory=8GiB.")
-@click.option("--lock", metavar="NAME[=N]", help="Of the tasks with this lock one runs at a time, or N.")
+@needs_options
 @limit_options()
 @shared_options
 @pass_invocation
@@ -72,7 +70,7 @@ def enqueue(
     """
     client = invocation.client()
     due = _due(eta, delay)
-    options |= {"resources": _amounts(resources) or None, "lock": _lock(lock) if lock is not None else None}
+    options |= needs(resources, lock)
     if keep is not None:
         if key is None and key_field is None:
             raise click.UsageError("--keep is for a key: give --key or --key-field, too")
@@ -112,33 +110,6 @@ def _remark(task: Task) -> None:
     else:
         again = f"; to run it again: blueque requeue {task.id}" if task.status in ("failed", "cancelled") else ""
         show.talk(f"Not new: that task is {task.status}{again}")
-
-
-def _amounts(words: Sequence[str]) -> dict[str, int | str]:
-    amounts: dict[str, int | str] = {}
-    for word in words:
-        name, _, amount = word.partition("=")
-        if not amount:
-            raise click.UsageError(f"--resource {word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
-        if name in amounts:
-            raise click.UsageError(f"--resource {word!r}: {name} is named twice")
-        amounts[name] = int(amount) if amount.isdecimal() else amount
-        try:
-            require_resources({name: amounts[name]})
-        except InvalidInput as error:
-            raise click.UsageError(f"--resource {word!r}: {error}") from error
-    return amounts
-
-
-def _lock(text: str) -> tuple[str, int]:
-    name, sign, limit = text.rpartition("=")
-    if not sign:
-        return text, 1
-    if not limit.isdecimal():
-        raise click.UsageError(
-            f"--lock {text!r}: {limit!r} is no number: write NAME=N, and a lock whose own name holds an = as {text + '=1'!r}"
-        )
-    return name, int(limit)
 
 
 def _one(source: str | None, read: Read, is_text: bool) -> Any:

@@ -16,6 +16,7 @@ import click
 from blueque.batches import FLUSH
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
+from blueque.cli.progress import Line
 from blueque.errors import BluequeError, InvalidInput
 from blueque.json_text import NotJson, as_json
 from blueque.task_id import TaskId, require_key
@@ -118,32 +119,25 @@ class Progress:
     def __init__(self, has_keys: bool) -> None:
         self.tasks = self.new = 0
         self._has_keys = has_keys
-        self._began = self._shown = time.monotonic()
-        self.is_shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        self._began = time.monotonic()
+        self._line = Line(is_wanted=not sys.stdout.isatty())
+        self.is_shown = self._line.is_shown
 
     def add(self, ids: list[TaskId]) -> None:
         self.tasks += len(ids)
         self.new += sum(task.is_new for task in ids)
-        if self.is_shown and time.monotonic() > self._shown + 0.1:
-            self._shown = time.monotonic()
-            self._write(f"\r{self._text()}\x1b[K")
+        self._line.draw(self._text)
 
     def clear(self) -> None:
-        if self.is_shown:
-            self._write("\r\x1b[K")
+        self._line.clear()
 
     def end(self) -> None:
-        if self.is_shown:
-            self._write(f"\r{self._text()}\x1b[K\n")
+        self._line.end(self._text())
 
     def _text(self) -> str:
         rate = self.tasks / max(time.monotonic() - self._began, 0.001)
         new = f", {self.new:,} of them new" if self._has_keys else ""
         return f"{self.tasks:,} enqueued{new}, {rate:,.0f}/s"
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
 
 
 def _arriving(stream: Any) -> Iterator[Any]:

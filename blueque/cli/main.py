@@ -19,6 +19,8 @@ _VERBS = {
     "why": ("blueque.cli.why", "why"),
     "doctor": ("blueque.cli.doctor", "doctor"),
     "enqueue": ("blueque.cli.enqueue", "enqueue"),
+    "feed": ("blueque.cli.feed", "feed"),
+    "feeds": ("blueque.cli.feeds", "feeds"),
     "cancel": ("blueque.cli.cancel", "cancel"),
     "requeue": ("blueque.cli.requeue", "requeue"),
     "priority": ("blueque.cli.waiting", "priority"),
@@ -37,11 +39,11 @@ _HELP = [
     ("status, ls", "Show everything on one screen; list tasks."),
     ("show, why", "Show everything about one task; why it does not run."),
     ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
-    ("enqueue, archive", "Put tasks in a queue; move finished ones into files."),
+    ("enqueue, feed, feeds", "Put tasks in a queue; feed it from files; how far."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
     ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),
     ("pause, resume, limit", "Have nothing, or only so many tasks, of a queue run."),
-    ("node", "Have listeners take nothing new: node drain."),
+    ("archive, node", "Move finished tasks into files; drain listeners."),
 ]
 
 

@@ -1,0 +1,98 @@
+"""`blueque feeds`: how far the backlogs are that are fed into queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from blueque.cli import show
+from blueque.cli.consent import require_consent
+from blueque.cli.failure import MISSING, Failure
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.show import Column
+from blueque.client import Client
+
+_COLUMNS = [
+    Column("FEED", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("ROWS", True),
+    Column("SKIPPED", True), Column("FILE", can_shrink=True), Column("MOVED", True), Column("FEEDER", can_shrink=True),
+]
+_TIMES = ("created", "updated", "finished")
+_NUMBERS = ("rows", "tasks", "skipped", "row")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[QUEUE...]")
+@click.option("--forget", "forgotten", metavar="NAME", help="Forget this feed of the queue: it would begin anew.")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, is_sure: bool, as_json: bool) -> None:
+    """List the feeds of all queues, or of these: how many rows of each backlog have become tasks.
+
+    \b
+    blueque feeds render
+    blueque feeds render --forget 2026-11-21
+
+    MOVED is the time since rows of it were fed last. A feed that has finished is forgotten by itself 90 days after it was
+    run last. --forget does so at once, and asks before: run again under this name, all of its rows would be fed again.
+    """
+    client = invocation.client()
+    if forgotten is None:
+        _list(client, _chosen(client, names), as_json)
+        return
+    if len(names) != 1:
+        raise click.UsageError("--forget wants one queue: blueque feeds QUEUE --forget NAME")
+    _forget(client, names[0], forgotten, is_sure)
+    if as_json:
+        show.print_json("feeds", items=[], forgotten=[{"queue": names[0], "feed": forgotten}])
+    else:
+        click.echo(show.clean(f"{forgotten}  forgotten"))
+
+
+def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
+    now = time.time()
+    records = [record for queue in queues for record in client.get_feeds(queue)]
+    if as_json:
+        show.print_json("feeds", **show.times(now=now), items=[_item(record) for record in records])
+    elif records:
+        click.echo("\n".join(show.table(_COLUMNS, [_row(record, now) for record in records])))
+    else:
+        show.talk("no feeds")
+
+
+def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
+    record = next((one for one in client.get_feeds(queue) if one["feed"] == feed), None)
+    if record is None:
+        raise Failure(MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds")
+    rows = int(record.get("rows", 0))
+    facts = f"feed {feed} has fed {rows:,} rows, and would begin anew"
+    if "token" in record:
+        facts += f"; {record.get('node')} feeds, and would end"
+    require_consent(is_sure, facts, "Forget it?")
+    client.forget_feed(queue, feed)
+
+
+def _chosen(client: Client, names: Sequence[str]) -> list[str]:
+    known = client.get_inspector().queues()
+    for name in names:
+        if name not in known:
+            raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
+    return list(dict.fromkeys(names)) or known
+
+
+def _row(record: Mapping[str, str], now: float) -> list[str]:
+    return [
+        record["feed"], record["queue"], record.get("state", "?"), record.get("rows", "-"), record.get("skipped", "-"),
+        record.get("file", "-"), show.span(now - float(record.get("updated", now))),
+        show.short_node(record.get("node", "-")),
+    ]
+
+
+def _item(record: Mapping[str, str]) -> dict[str, Any]:
+    moments = {name: float(record[name]) if name in record else None for name in _TIMES}
+    shown = {name: record.get(name) for name in ("feed", "queue", "state", "source", "file", "node")}
+    return {**shown, **{name: int(record.get(name, 0)) for name in _NUMBERS}, **show.times(**moments)}

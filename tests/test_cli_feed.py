@@ -1,0 +1,223 @@
+"""`blueque feed` and `blueque feeds`: the programs themselves, on a real Redis, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+import pytest
+from running import ECHO, Programs, until
+
+from blueque import keys
+
+FEED = keys.feed("video", "f")
+BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
+
+
+def write(path, rows):
+    path.write_text("".join(f'{{"n": {n}, "s": "x{n}"}}\n' for n in rows))
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        (tmp_path / "backlog").mkdir()
+        write(tmp_path / "backlog" / "a.jsonl", range(1500))
+        yield programs
+
+
+@pytest.fixture
+def start(programs, url):
+    """Start `blueque feed backlog video --name f`, or any other verb."""
+
+    def start(*words, verb=("feed", "backlog", "video", "--name", "f"), **options):
+        return programs.start([*BLUEQUE, "--redis-url", url, *verb, *words], **options)
+
+    return start
+
+
+@pytest.fixture
+def run(start):
+    def run(*words, **options):
+        program = start(*words, **options)
+        program.code = program.wait(60)
+        return program
+
+    return run
+
+
+def waiting(cli):
+    return cli.llen(keys.pending("video"))
+
+
+def parameters(cli, place):
+    return cli.hget(keys.task(cli.lindex(keys.pending("video"), place)), "parameters")
+
+
+def test_it_feeds_and_says_so_and_does_nothing_the_next_time(run, cli):
+    first, second = run(), run()
+
+    assert (first.code, first.log) == (0, "")
+    assert re.fullmatch(r"f  1,500 rows fed in [\d.]+ s, [\d,]+/s\n", first.printed)
+    assert (second.code, second.printed, second.log) == (0, "f  nothing new: all 1,500 rows are fed already\n", "")
+    assert waiting(cli) == 1500 and parameters(cli, -1) == '{"n": 0, "s": "x0"}'
+
+
+def test_its_outcome_as_json(run):
+    said = json.loads(run("--json").printed)
+
+    assert {name: said[name] for name in said if name not in ("seconds", "blueque")} == {
+        "kind": "feed", "name": "f", "queue": "video", "finished": True, "rows": 1500, "fed": 1500, "skipped": 0,
+    }
+
+
+def test_columns_needs_and_several_paths(run, programs, cli):
+    write(programs.directory / "b.jsonl", range(3))
+    write(programs.directory / "c.jsonl", range(3, 5))
+    both = ("feed", "b.jsonl", "c.jsonl", "video")
+
+    assert run("--name", "g", "--params", "s, n", "--priority", "3", "--resource", "gpu=1", verb=both).code == 0
+    assert run("--name", "h", "--value", "s", "--key", "n", verb=both).code == 0
+
+    line = cli.lrange(keys.line("video", "3,gpu=1"), 0, -1)
+    assert cli.hget(keys.task(line[0]), "parameters") == '{"s":"x4","n":4}'
+    assert parameters(cli, 0) == "x4" and cli.hget(keys.task(cli.lindex(keys.pending("video"), 0)), "key") == "4"
+
+
+@pytest.mark.parametrize(("words", "verb", "why"), [
+    ((), ("feed", "video", "--name", "f"), "give PATH and QUEUE"),
+    ((), ("feed", "--name", "f"), "give PATH and QUEUE"),
+    ((), ("feed", "backlog", "video"), "--name"),
+    (("--params", "n", "--value", "n"), ("feed", "backlog", "video", "--name", "f"), "not both"),
+    (("--window", "0"), ("feed", "backlog", "video", "--name", "f"), "--window"),
+    (("--lock", "a=b"), ("feed", "backlog", "video", "--name", "f"), "--lock"),
+    ((), ("feed", "nowhere", "video", "--name", "f"), "nowhere: there is no such file or directory"),
+])
+def test_bad_usage_is_said_in_a_sentence(run, words, verb, why):
+    program = run(*words, verb=verb)
+
+    assert program.code == 2 and why in program.log and "Traceback" not in program.log
+
+
+def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
+    with (programs.directory / "backlog" / "b.jsonl").open("w") as file:
+        file.write('{"n": 1}\n' + "oops\n" * 30)
+
+    program = run()
+    assert program.code == 2
+    assert program.log.splitlines() == [
+        "blueque: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))",
+        "1,501 rows are fed. With --skip-bad it goes on behind such rows.",
+    ]
+    program = run("--skip-bad")
+    assert program.code == 0 and "30 bad rows left out" in program.printed
+    assert len(program.lines("Left out: b.jsonl, line")) == 20 and program.log.count("only counted") == 1
+    assert (cli.hget(FEED, "rows"), cli.hget(FEED, "tasks"), cli.hget(FEED, "skipped")) == ("1531", "1501", "30")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(start, run, cli, number, code):
+    program = start("--window", "600")
+    until(lambda: waiting(cli) == 600, what="a full window")
+    program.send(number)
+
+    assert program.wait() == code
+    assert program.log.endswith("Stopped after 600 rows. The same command goes on there.\n")
+    assert cli.hget(FEED, "token") is None
+    program = run("--window", "2000")
+    assert program.code == 0 and "900 rows fed" in program.printed and "1,500 in all" in program.printed
+    assert waiting(cli) == 1500
+
+
+def test_a_second_signal_interrupts_at_once(start, own_server, programs):
+    """Redis stands still in the middle of an answer, so that there is no end between two steps."""
+    program = start("--redis-url", own_server.url, "--window", "600")
+    client = programs.client.__class__(own_server.url)
+    until(lambda: client.get_inspector().pending("video") == 600, what="a full window")
+    os.kill(own_server.pid, signal.SIGSTOP)
+    try:
+        time.sleep(ECHO)                               # it looks once a second, and waits for the answer now
+        program.send(signal.SIGINT)
+        with pytest.raises(AssertionError, match="still there"):
+            program.wait(ECHO)
+        program.send(signal.SIGINT)
+        assert program.wait() == 130
+    finally:
+        os.kill(own_server.pid, signal.SIGCONT)
+
+
+def test_a_second_feeder_says_for_whom_it_waits_or_ends_at_once(start, run, cli):
+    first = start("--window", "600")
+    until(lambda: waiting(cli) == 600, what="a full window")
+
+    refused = run("--no-wait")
+    assert refused.code == 5 and f"is fed by {cli.hget(FEED, 'node')}" in refused.log
+    second = start("--window", "5000")
+    second.says("feeds already: waiting for it to end")
+    first.send(signal.SIGKILL)
+    assert second.wait(30) == 0
+    assert waiting(cli) == 1500
+
+
+def test_without_redis_it_waits_and_says_so_once(start, cli):
+    program = start("--redis-url", "redis://127.0.0.1:1/0")
+    program.says("no Redis at redis://127.0.0.1:1/0: Connection refused; waiting")
+    time.sleep(0.5)
+
+    assert program.stop(signal.SIGTERM) == 143
+    assert len(program.lines("no Redis")) == 1
+
+
+def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(start, programs, cli):
+    noisy = start("--window", "600")
+    quiet = start("--window", "600", "--quiet", verb=("feed", "backlog", "audio", "--name", "q"))
+
+    noisy.says("600 of about ", 12)
+    assert re.match(r"600 of about 1,\d\d\d rows, [\d.,]+/s, 600 in line", noisy.log)
+    assert [noisy.stop(), quiet.stop()] == [143, 143]
+    assert (quiet.log, quiet.printed) == ("", "")
+
+
+def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cli):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    command = [*BLUEQUE, "--redis-url", url, "feed", "backlog", "video", "--name", "f", "--window", "600"]
+    program = programs.start(command, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while b"in line" not in shown or shown.count(b"\r") < 4:
+        assert select.select([ours], [], [], 20)[0], shown
+        shown += os.read(ours, 4096)
+    program.stop()
+    os.close(ours)
+
+    frames = [frame.split("\x1b[K")[0] for frame in shown.decode().split("\r") if "rows" in frame]
+    assert b"\n" not in shown and all(len(frame) <= 50 for frame in frames)
+    assert any(re.match(r"600 of about [\d,]+ rows, [\d,.]+/s, 600 in line", frame) for frame in frames), frames
+
+
+def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
+    assert run(verb=("feeds",)).log == "no feeds\n"
+    run()
+    header, row = run(verb=("feeds", "video")).printed.splitlines()
+    (item,) = json.loads(run("--json", verb=("feeds",)).printed)["items"]
+
+    assert header.split() == ["FEED", "QUEUE", "STATE", "ROWS", "SKIPPED", "FILE", "MOVED", "FEEDER"]
+    assert row.split()[:6] == ["f", "video", "finished", "1500", "0", "a.jsonl"]
+    assert (item["feed"], item["rows"], item["state"], item["source"]) == ("f", 1500, "finished", "backlog")
+    assert run(verb=("feeds", "video", "--forget", "f")).code == 6
+    assert run(verb=("feeds", "video", "--forget", "g", "--yes")).code == 3
+    assert run(verb=("feeds", "--forget", "f", "--yes")).code == 2
+    assert run(verb=("feeds", "audio")).code == 3
+    assert run(verb=("feeds", "video", "--forget", "f", "--yes")).printed == "f  forgotten\n"
+    assert not cli.exists(FEED)
+    assert run().code == 0 and waiting(cli) == 3000
