@@ -95,11 +95,6 @@ def erase(
         same = [(row, its) for row, its in found if _is_as_written(queue, row, its)]
         if not same:
             return Answer(0)
-        kept: list[Command] = [
-            ("SET", keys.key_kept(row.task), mark or "", "EX", keep)
-            for row, (_, _, _, _, keep, mark) in same
-            if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY
-        ]
         return Change(
             [
                 ("UNLINK", *[keys.task(row.task) for row, _ in same]),
@@ -109,7 +104,7 @@ def erase(
                     for status, key in _ENDED.items() for row, _ in same if row.status == status
                 ],
                 ("ZREM", keys.tasks(queue), *[row.task for row, _ in same]),
-                *kept,
+                *_keep_keys(same),
                 ("HINCRBY", keys.archive(queue), "deleted", len(same)),
                 ("HSET", keys.archive(queue), "beat_at", now),
             ],
@@ -118,6 +113,15 @@ def erase(
 
     ahead = _contents(queue, following) if following else None
     return int(transact(redis, "erase", _contents(queue, rows), decide, ahead=ahead))
+
+
+def _keep_keys(same: Sequence[tuple[Written, list[str | None]]]) -> list[Command]:
+    """Have the keys of tasks count on for as long as they are to, as `delete` does."""
+    return [
+        ("SET", keys.key_kept(row.task), mark or "", "EX", keep)
+        for row, (_, _, _, _, keep, mark) in same
+        if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY
+    ]
 
 
 def finish_batch(redis: Redis, queue: str, batch: str, writer: str) -> bool:

@@ -53,7 +53,13 @@ def freeze(
             lambda replies: _parts(copies, nodes, statuses, replies[1 + 3 * len(copies) :]),
         )
 
-    look = Look(
+    parts: list[Slice] = transact(redis, "freeze", _lists(snapshot, lined, held), decide)
+    return parts
+
+
+def _lists(snapshot: str, lined: Sequence[str], held: Sequence[str]) -> Look:
+    """Which lines and which listeners do these queues have?"""
+    return Look(
         [keys.snapshot(snapshot), *map(keys.lines, lined), *map(keys.listeners, held)],
         [
             *[("ZRANGE", keys.lines(queue), 0, -1) for queue in lined],
@@ -61,8 +67,6 @@ def freeze(
             *[("ZRANGE", keys.nodes(queue), 0, -1) for queue in held],
         ],
     )
-    parts: list[Slice] = transact(redis, "freeze", look, decide)
-    return parts
 
 
 def thaw(redis: Redis, snapshot: str, copies: Sequence[str]) -> bool:
