@@ -50,7 +50,7 @@ class Leftovers:
     def find(self, queues: Iterable[str], older_than: float) -> list[Leftover]:
         """Return what is left of runs in these queues, and has not moved for so many seconds; what is decided, for 60.
 
-        A keyed run shows only when it was opened: give those that put into it the time that they need.
+        A run whose rows were all there before moves only when it is opened: give those at work the time that they need.
         """
         now = time.time()
         found = [
@@ -69,17 +69,17 @@ class Leftovers:
         if leftover.way == "discard":
             return discarded == len(leftover.chunks)
         try:
-            return self.drop(queue, run, is_staged_too=False)
+            return self.drop(queue, run, is_staged_too=False, moved=leftover.record["moved"])
         except WrongRun:                               # it has been decided
             return False
 
-    def drop(self, queue: str, run: str, is_staged_too: bool = True) -> bool:
+    def drop(self, queue: str, run: str, is_staged_too: bool = True, moved: float | None = None) -> bool:
         """Forget a run, whatever it says, with all that is staged for it; tasks that are in line stay. False: none is there.
 
-        is_staged_too: False leaves the run alone when something is staged for it.
+        is_staged_too: False leaves the run alone when something is staged for it. moved: see `protocol.drop_run`.
         Raises WrongRun when it is decided and not finished. Source: docs/protocol.md, "drop_run".
         """
-        is_dropped = protocol.drop_run(self._redis, queue, run)
+        is_dropped = protocol.drop_run(self._redis, queue, run, moved)
         while not is_dropped and is_staged_too and load(self._redis, queue, run) is not None:
             discard(self._redis, queue, run, list(staged_chunks(self._redis, queue, run)))
             is_dropped = protocol.drop_run(self._redis, queue, run)
@@ -102,6 +102,6 @@ class Leftovers:
                 return None
             leftover = Leftover("discard", record, list(old), now - max(old.values()))
         else:
-            leftover = Leftover("drop", record, list(chunks), now - max([record.get("created", 0.0), *chunks.values()]))
+            leftover = Leftover("drop", record, list(chunks), now - max([record["moved"], *chunks.values()]))
         limit = min(older_than, STALLED) if leftover.way == "finish" else older_than
         return leftover if leftover.age >= limit else None

@@ -51,7 +51,10 @@ def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds:
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:
-    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None: nothing is."""
+    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None: nothing is.
+
+    moved: when it was last opened, or put into.
+    """
     found = _load(redis, queue, [run])
     return found[0] if found else None
 
@@ -82,14 +85,17 @@ def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
 def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
     replies = redis.read(*[
         command for name in names for command in (
-            ("HGETALL", keys.run(queue, name)), ("ZCARD", keys.staging(queue, name)), ("LLEN", keys.manifest(queue, name))
+            ("HGETALL", keys.run(queue, name)), ("ZCARD", keys.staging(queue, name)), ("LLEN", keys.manifest(queue, name)),
+            ("ZSCORE", keys.runs(queue), name),
         )
     ])
     records = []
-    for name, fields, staged, unpublished in zip(names, replies[::3], replies[1::3], replies[2::3], strict=True):
+    for name, fields, staged, unpublished, moved in zip(
+        names, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
+    ):
         record = parse(as_hash(fields))
         if not record and staged:                      # it has expired
             record = {"run": name, "queue": queue, "state": "committed"}
         if record.get("queue") == queue:
-            records.append({**record, "staged": staged, "unpublished": unpublished})
+            records.append({**record, "staged": staged, "unpublished": unpublished, "moved": float(moved or 0.0)})
     return records

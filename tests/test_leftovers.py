@@ -27,6 +27,7 @@ def age(cli, run, seconds):
     for field in ("created", "decided"):
         if cli.hexists(keys.run(Q, run), field):
             cli.hincrbyfloat(keys.run(Q, run), field, -seconds)
+    cli.zincrby(keys.runs(Q), -seconds, run)
     for name in cli.zrange(keys.staging(Q, run), 0, -1):
         cli.zincrby(keys.staging(Q, run), -seconds, name)
 
@@ -51,7 +52,7 @@ def test_only_what_is_old_and_has_not_ended_is_left_over(queue, leftovers, cli):
         age(cli, name, 2 * DAY)
 
     assert found(leftovers) == [("old", "drop", 0), ("staged", "drop", 1)]
-    assert found(leftovers, 0) == [("new", "drop", 0), ("old", "drop", 0), ("staged", "drop", 1)]
+    assert found(leftovers, 0) == [("old", "drop", 0), ("staged", "drop", 1), ("new", "drop", 0)]
     assert leftovers.find([], 0) == []
     staging.stage([b"2"])                              # it moves
     assert found(leftovers) == [("old", "drop", 0)]
@@ -167,3 +168,24 @@ def test_a_lost_answer_while_clearing_up_does_no_harm(url, proxy, queue, cli, fa
         assert audit(queue_client._redis) == []
         client.close()
         queue_client.close()
+
+
+def test_a_run_that_is_begun_again_is_left_alone_however_old_it_is(queue, leftovers, cli):
+    queue.open_run("r", shards=2).put(["a", "b"], [b"1"] * 2)
+    age(cli, "r", 8 * DAY)
+    (seen,) = leftovers.find([Q], DAY)
+    run = queue.open_run("r")
+
+    assert found(leftovers) == []
+    assert not leftovers.end(seen)                     # by who has found it before
+    assert run.put(["a", "b", "c"], [b"1"] * 3) == 1
+
+
+def test_a_run_that_moves_is_left_alone_however_long_ago_it_was_opened(queue, leftovers, cli):
+    run = queue.open_run("r")
+    age(cli, "r", 8 * DAY)
+    (seen,) = leftovers.find([Q], DAY)
+    run.put(["a"], [b"1"])
+
+    assert found(leftovers) == []
+    assert not leftovers.end(seen)

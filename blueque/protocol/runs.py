@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blueque import keys
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection import Command, Look, Redis, as_hash, pack
 from blueque.errors import RunDropped, WrongRun
 from blueque.protocol.bulk import Batch, NewTasks, pack_with
 from blueque.protocol.submit import Options
@@ -25,6 +25,7 @@ class RunBatch(Batch):
 
     def __init__(self, queue: str, run: str, shards: int, tasks: NewTasks, now: float, options: Options) -> None:
         self.run = run
+        self._moved = pack(("ZADD", keys.runs(queue), now, run))
         octets = octets_of(tasks.ids)
         self._octets = octets
         self._shards: dict[int, Sequence[int]] = {0: range(len(octets))}
@@ -70,7 +71,7 @@ class RunBatch(Batch):
             some = [self._octets[number] for number in numbers if chosen is None or number in chosen]
             if some:
                 commands.append(pack_with(("SADD", self._ledger(shard)), some))
-        return commands
+        return [*commands, self._moved]
 
     def _looking(self, *exist: Command) -> Look:
         record, ledgers = keys.run(self.queue, self.run), [self._ledger(shard) for shard in self._shards]
@@ -84,7 +85,7 @@ class RunBatch(Batch):
 
 
 def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, keep: int, now: float) -> Record:
-    """Make the record of a run if there is none, and return it as it is.
+    """Make the record of a run if there is none, note that somebody is at work on it, and return it as it is.
 
     kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see close_run, finish_run.
     """
@@ -97,7 +98,9 @@ def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, 
         if reply:
             known = as_hash(reply)
             require_same(known, queue, run, kind)
-            return Answer(parse(known))
+            record = parse(known)
+            # Else whoever clears up would take one that is tried again for one that broke off long ago.
+            return Change([("ZADD", keys.runs(queue), now, run)], record) if record.get("state") == "open" else Answer(record)
         return Change(
             [
                 ("HSET", key, *[word for field in made.items() for word in field]),
@@ -187,16 +190,17 @@ def close_run(redis: Redis, queue: str, run: str, shards: int, rows: int, mark: 
     return record
 
 
-def drop_run(redis: Redis, queue: str, run: str) -> bool:
+def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> bool:
     """Forget a run, of which nothing is staged. False: there is no such run, or something is staged. Tasks stay as they are.
 
+    moved: when somebody was last at work on it, as far as the caller knows; False, too, if it was later.
     Raises WrongRun when it is decided, but not yet published.
     """
     key, staging = keys.run(queue, run), keys.staging(queue, run)
 
-    def decide(reply: Sequence[str], staged: int) -> Answer | Change:
+    def decide(reply: Sequence[str], staged: int, score: str | None) -> Answer | Change:
         known = as_hash(reply)
-        if not known or staged:
+        if not known or staged or (moved is not None and float(score or 0.0) > moved):
             return Answer(False)
         require_same(known, queue, run, "keyed", "staged", "stream")
         if known["state"] == "committing":
@@ -206,7 +210,8 @@ def drop_run(redis: Redis, queue: str, run: str) -> bool:
             [("DEL", key), *([("UNLINK", *ledgers)] if ledgers else []), ("ZREM", keys.runs(queue), run)], True
         )
 
-    look = Look((key, staging), [("HGETALL", key), ("EXISTS", staging)])
+    index = keys.runs(queue)
+    look = Look((key, staging, index), [("HGETALL", key), ("EXISTS", staging), ("ZSCORE", index, run)])
     return bool(transact(redis, "drop_run", look, decide))
 
 
