@@ -81,7 +81,8 @@ def gc(
     blueque gc render --older-than 2d --yes
 
     What is decided is put in line, if nobody has for a minute. What is not is forgotten, and what is staged for it
-    deleted; it asks before. A run is left alone while somebody opens it, or puts into it. The exit code is 75 if something could not be done, or somebody is at it again.
+    deleted; it asks before. A run is left alone while somebody opens it, or puts into it. The exit code is 75 if
+    something could not be done, or somebody is at it again.
     """
     client = invocation.client()
     leftovers = client.get_leftovers()
