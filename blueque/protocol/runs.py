@@ -100,8 +100,9 @@ def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, 
             require_same(known, queue, run, kind)
             record = parse(known)
             # Else whoever clears up would take one that is tried again for one that broke off long ago.
-            is_open = record.get("state") == "open"
-            return Change([("ZADD", keys.runs(queue), now, run)], record) if is_open else Answer(record)
+            if record.get("state") != "open":
+                return Answer(record)
+            return Change([("ZADD", keys.runs(queue), now, run)], record)
         return Change(
             [
                 ("HSET", key, *[word for field in made.items() for word in field]),

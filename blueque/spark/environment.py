@@ -24,9 +24,9 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
     """
     if not _RUNS_ALREADY & environ.keys():
         find_java(environ)
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)       # else it is whatever python3 is in PATH
-    environ.setdefault("PYSPARK_DRIVER_PYTHON", environ["PYSPARK_PYTHON"])
+    environ.setdefault("PYSPARK_DRIVER_PYTHON", environ.get("PYSPARK_PYTHON", sys.executable))
     if is_local:
+        environ.setdefault("PYSPARK_PYTHON", sys.executable)   # else it is whatever python3 is in PATH, as on a cluster
         environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")      # else it warns of host names that lead to the loopback
     known = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     missing = [path for path in _import_paths() if path not in known]

@@ -105,6 +105,16 @@ def test_what_is_set_already_stays(tmp_path):
     assert path[-1] == "mine"
 
 
+def test_the_python_of_workers_elsewhere_is_for_others_to_say(tmp_path):
+    (tmp_path / "java").touch(0o755)
+    environ = {"PATH": str(tmp_path)}
+
+    environment.prepare(environ, is_local=False)
+
+    assert "PYSPARK_PYTHON" not in environ             # our path may be nothing there
+    assert environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
 def test_without_java_it_says_what_to_install(tmp_path):
     with pytest.raises(NoJava, match=r"Java 17 or newer, and there is none here: apt install"):
         environment.prepare({"PATH": str(tmp_path)}, is_local=True)
