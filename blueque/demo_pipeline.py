@@ -40,7 +40,7 @@ def main(url: str, directory: Path, report: Path) -> int:
     """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write `report`."""
     began = time.monotonic()
     say("Spark starts (some ten seconds)")
-    spark = bs.session(app="blueque-demo", **{"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "512m"})
+    spark = bs.session(app="blueque-demo", spark_sql_shuffle_partitions=2, spark_driver_memory="512m")
     packages = find_packages(spark).cache()
     totals = packages.selectExpr("count(*) AS packages", "sum(files) AS files").first()
     say(f"Spark {spark.version} has found {totals.files:,} files in {totals.packages} packages")
