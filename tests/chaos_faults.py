@@ -159,8 +159,9 @@ class Injector:
         self._undos.append((now() + seconds, take_back))
         return seconds
 
-    def _unattended(self, victim: Victim, cause: str, since: float) -> None:
-        """Note for how long nobody attends to the run: until another listener has it, or it has ended."""
+    def _unattended(self, victim: Victim, cause: str, since: float) -> Away:
+        """Note for how long nobody attends to the run: until another listener has it, it has ended, or we are told so."""
+        away = Away(victim.run.node, cause, since)
         last = since                                   # when nobody did for certain: our next look may be late
 
         def is_over() -> bool:
@@ -170,17 +171,19 @@ class Injector:
             at, task = now(), self._stage.control.get_task(victim.run.task)
             is_same = (task.status, task.attempt) == ("started", victim.run.attempt)
             if is_same and task.node == victim.name and is_there(victim.run.process or 0):
-                last = at
+                last = min(at, away.until)
                 return False
             took = last - since
             if is_same and task.node != victim.name:
                 self.adopted.append(now() - since)
             elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, last) for span in self.away):
                 self.unadopted.append(f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})")
-            self.away.append(Away(victim.run.node, cause, since, now()))
+            _end([away])
+            self.away.append(away)
             return True
 
         self._jobs.append(is_over)
+        return away
 
     def _are_away(self, cause: str, nodes: Iterable[Node]) -> list[Away]:
         """Note that nobody can attend to the nodes from now on. To be called before that is so, and ended after it."""
@@ -236,13 +239,16 @@ class Injector:
         def thaw() -> None:
             victim.send(signal.SIGCONT)
             os.close(victim.pidfd)
+            _end([away])                               # it attends to the run again, unless another does
             self._log(f"thawed {victim.name}")
-            if seconds <= LEASE < now() - since:       # nobody was meant to notice
-                self.away.append(Away(victim.run.node, "listener frozen", since, now()))
+            if seconds <= LEASE < away.until - since:  # nobody was meant to notice
+                self.away.append(away)
 
         seconds = self._later(low, high, thaw)
         if seconds > LEASE:
-            self._unattended(victim, "listener frozen, adopted late", since)
+            away = self._unattended(victim, "listener frozen, adopted late", since)
+        else:
+            away = Away(victim.run.node, "listener frozen", since)
         return f"{victim.name} task={victim.run.task} for {seconds:.2f} s"
 
     def freeze_listener_briefly(self) -> str | None:
@@ -439,8 +445,9 @@ class Injector:
 
 
 def _end(away: Iterable[Away]) -> None:
+    """Note that it is over, if that has not been noted before."""
     for span in away:
-        span.until = now()
+        span.until = min(span.until, now())
 
 
 FAULTS: dict[str, Callable[[Injector], str | None]] = {

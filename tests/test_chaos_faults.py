@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from chaos import Chaos
-from chaos_faults import FAULTS
-from chaos_stage import now, open_stage
+from chaos_faults import ADOPTED_WITHIN, FAULTS
+from chaos_stage import QUEUE, now, open_stage
 from running import until
 
 
@@ -40,6 +40,17 @@ def test_a_node_counts_as_away_for_as_long_as_it_was_and_not_as_was_meant(chaos,
     away = injector.away[before:]
     assert away
     assert all(began <= span.since < span.until <= now() for span in away)
+
+
+def test_a_listener_that_is_thawed_before_its_lease_is_over_has_not_left_its_task(chaos):
+    task = chaos._stage.control.get_queue(QUEUE).enqueue(f"nap {ADOPTED_WITHIN + 3.0}", priority=9)
+    until(lambda: chaos._look() or any(run.task == task for run in chaos._injector._runs()), what="the task")
+
+    said = strike(chaos, "freeze_listener_beyond_lease")
+    chaos._injector.finish()
+
+    assert task in said
+    assert chaos._injector.unadopted == []
 
 
 def test_nobody_waits_for_a_transaction_that_can_be_cut(chaos):
