@@ -160,7 +160,7 @@ class Injector:
         return seconds
 
     def _unattended(self, victim: Victim, cause: str, since: float) -> Away:
-        """Note for how long nobody attends to the run: until another listener has it, it has ended, or we are told so."""
+        """Note for how long nobody attends to the run: until another has it, its end is known, or we are told."""
         away = Away(victim.run.node, cause, since)
         last = since                                   # when nobody did for certain: our next look may be late
 
@@ -170,11 +170,12 @@ class Injector:
                 return False
             at, task = now(), self._stage.control.get_task(victim.run.task)
             is_same = (task.status, task.attempt) == ("started", victim.run.attempt)
-            if is_same and task.node == victim.name and is_there(victim.run.process or 0):
-                last = min(at, away.until)
+            if is_same and task.node == victim.name:
+                if is_there(victim.run.process or 0):  # if not, somebody has still to tell of its end
+                    last = min(at, away.until)
                 return False
             took = last - since
-            if is_same and task.node != victim.name:
+            if is_same:
                 self.adopted.append(now() - since)
             elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, last) for span in self.away):
                 self.unadopted.append(f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})")

@@ -8,7 +8,7 @@ import pytest
 from chaos import Chaos
 from chaos_faults import ADOPTED_WITHIN, FAULTS
 from chaos_stage import QUEUE, now, open_stage
-from running import until
+from running import is_there, until
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,23 @@ def test_a_listener_that_is_thawed_before_its_lease_is_over_has_not_left_its_tas
 
     assert task in said
     assert chaos._injector.unadopted == []
+
+
+def test_a_task_that_ends_while_its_listener_is_frozen_has_nobody_to_tell_of_it(chaos):
+    injector = chaos._injector
+    said = strike(chaos, "freeze_listener_beyond_lease")
+    (run,) = [run for run in injector._runs() if run.task in said]
+    for wire in chaos._stage.wires:
+        wire.stall()                                   # nobody shall adopt it
+    until(lambda: injector._work() or not is_there(run.process or 0), what="the end of the task")
+    injector._work()
+    ended = now()
+
+    for wire in chaos._stage.wires:
+        wire.heal()
+    injector.finish()
+
+    assert injector.away[-1].until >= ended
 
 
 def test_nobody_waits_for_a_transaction_that_can_be_cut(chaos):
