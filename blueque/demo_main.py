@@ -113,7 +113,8 @@ def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has
     if is_kept:
         _print_invitation(url)
         interrupts.pause(None)
-    print("\nAll of this is thrown away now. To play with it: bin/demo --keep", flush=True)
+    what = "All of this but the report" if has_pipeline else "All of this"
+    print(f"\n{what} is thrown away now. To play with it: bin/demo --keep", flush=True)
 
 
 def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
@@ -138,7 +139,7 @@ def _run_pipeline(
     stack: contextlib.ExitStack, directory: Path, url: str, interrupts: Interrupts, others: Sequence[Program]
 ) -> None:
     """Have the second act done, a program of its own, which needs Java."""
-    print("\nThe same as a pipeline: Spark finds the work, the listener does it, Spark archives what comes of it.")
+    print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
     sys.stdout.flush()
     arguments = ["-m", "blueque.demo_pipeline", url, str(directory), str(Path.cwd() / REPORT)]
     pipeline = Program("pipeline", arguments, directory, [signal.SIGTERM], is_shown=True)

@@ -39,7 +39,7 @@ LARGEST = """
 def main(url: str, directory: Path, report: Path) -> int:
     """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write `report`."""
     began = time.monotonic()
-    say("Spark starts (some ten seconds)")
+    say("Spark starts, which takes ten seconds or more")
     spark = bs.session(app="blueque-demo", spark_sql_shuffle_partitions=2, spark_driver_memory="512m")
     packages = find_packages(spark).cache()
     totals = packages.selectExpr("count(*) AS packages", "sum(files) AS files").first()
@@ -49,7 +49,7 @@ def main(url: str, directory: Path, report: Path) -> int:
     tasks = bs.read(spark, QUEUE, status=("complete", "failed"), url=url)
     show(spark, tasks)
     archive(spark, totals.packages, url, directory / "archive")
-    bs.report(spark, str(directory / "archive"), str(report))
+    bs.report(spark, str(directory / "archive"), str(report), title="The demo of Blueque")
     spark.stop()
     say(f"report: {report}, to be opened in a browser")
     say(f"all of it took {time.monotonic() - began:.0f} s")
@@ -67,9 +67,9 @@ def find_packages(spark: SparkSession) -> DataFrame:
 
 def fill(packages: DataFrame, url: str) -> None:
     """Put them in line, and once more: nothing must be there twice."""
-    for again in ("", " again, as after a failure"):
+    for again in ("", ", once more"):
         done = bs.enqueue(packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url)
-        say(f'bs.enqueue(key="package", run="{RUN}"){again}: {done.new} new tasks, {done.tasks} in all')
+        say(f"bs.enqueue(key=..., run={RUN!r}){again}: {done.new} new tasks, {done.tasks} in all")
         if done.tasks != packages.count() or (again and done.new):
             raise WentWrong(f"{packages.count()} packages, and {done}")
 
@@ -90,7 +90,7 @@ def wait_until_done(client: Client, count: int) -> None:
 
 
 def show(spark: SparkSession, tasks: DataFrame) -> None:
-    print(f"\n  {'package':<22}{'lines':>10}{'seconds':>9}      as Spark reads it from the queue", flush=True)
+    print(f"\n  {'package':<22}{'lines':>10}{'seconds':>9}    as Spark reads them", flush=True)
     for row in spark.sql(LARGEST, {"top": TOP}, tasks=tasks).collect():
         print(f"  {row.package[:22]:<22}{row.lines:>10,}{row.seconds:>9.2f}")
     print(flush=True)
