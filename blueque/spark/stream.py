@@ -44,9 +44,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Decide; what attempts that have died have staged is discarded."""
-        chunks = chunks_of(accepted(messages))
+        done = accepted(messages)
         with self.sink.connected() as client:
-            open_staging(client, self.sink, is_stream=True).commit(chunks, batchId)
+            outcome = open_staging(client, self.sink, is_stream=True).commit(chunks_of(done), batchId)
+        rows = sum(report.rows for report in done)
+        if outcome.is_replay and outcome.rows != rows:
+            raise InvalidInput(
+                f"stream {self.sink.run!r} of queue {self.sink.queue!r} has committed batch {batchId} with {outcome.rows} "
+                f"rows, and here it has {rows}: a query with a new checkpoint needs a new name"
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Drop what was staged. What is decided stays, and is finished when the batch is tried again."""

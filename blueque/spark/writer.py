@@ -232,4 +232,4 @@ def chunks_of(messages: Iterable[WriterCommitMessage | None]) -> list[str]:
 
 
 def warn_of_replay(sink: Sink) -> None:
-    log.warning("run %s of queue %s was committed before: nothing was written", sink.run, sink.queue)
+    log.warning("run %s of queue %s was committed before: nothing new was written", sink.run, sink.queue)

@@ -1,7 +1,7 @@
 """Things that go wrong in the processes of Spark, at a given step of the writer and not by luck.
 
-The data source `mishap` is `blueque`, and strikes as the key `mishap` in Redis tells it: `write` says so. Beside it, the
-naive way to do the same, with the same mishaps.
+The data source `mishap` is `blueque`, and is struck as a key in Redis says, which `plan` sets. Beside it, the naive way to
+do the same, with the same mishaps.
 """
 
 from __future__ import annotations
@@ -25,20 +25,32 @@ from blueque.settings import redis_url
 from blueque.spark import datasource
 
 CHUNK = 500                                            # rows that the naive way writes at a time
-KEY = "mishap"
 
 
-def plan(cli: redis_py.Redis, act: str, step: str, call: int = 1, *, again: bool = False) -> None:
-    """Have something happen before or after the call-th `step`, as `before publish`, in whichever process makes it.
+def plan(
+    cli: redis_py.Redis, act: str, step: str, call: int = 1, *, queue: str = "render", partition: int = 1,
+    again: bool = False,
+) -> None:
+    """Have something happen before or after the call-th `step` for a queue, as `before publish`, in whatever process it is.
 
-    act: raise; kill: this process; pause: until the key is gone. In tasks of Spark it strikes partition 1 only, and only its
-    first attempt unless `again`. `struck(cli)` counts.
+    act: raise; kill: this process; pause: until the plan is gone. In tasks of Spark it strikes one partition only, and only
+    its first attempt unless `again`.
     """
-    cli.hset(KEY, mapping={"act": act, "step": step, "call": call, "again": int(again), "struck": 0})
+    values = {"act": act, "step": step, "call": call, "partition": partition, "again": int(again), "struck": 0}
+    cli.hset(key(queue), mapping=values)
 
 
-def struck(cli: redis_py.Redis) -> int:
-    return int(cli.hget(KEY, "struck") or 0)
+def forget(cli: redis_py.Redis, queue: str = "render") -> None:
+    cli.delete(key(queue))
+
+
+def struck(cli: redis_py.Redis, queue: str = "render") -> int:
+    """Return how often it has happened."""
+    return int(cli.hget(key(queue), "struck") or 0)
+
+
+def key(queue: str) -> str:
+    return f"mishap_{queue}"
 
 
 class MishapSource(DataSource):
@@ -52,24 +64,24 @@ class MishapSource(DataSource):
         return datasource.schema(self.options)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return Struck(datasource.writer(schema, self.options, overwrite), _url(self.options))
+        return Struck(datasource.writer(schema, self.options, overwrite), *_place(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        return StreamStruck(datasource.stream_writer(schema, self.options, overwrite), _url(self.options))
+        return StreamStruck(datasource.stream_writer(schema, self.options, overwrite), *_place(self.options))
 
 
 class Struck(DataSourceArrowWriter):
     """Has the writer do everything, with mishaps."""
 
-    def __init__(self, inner: Any, url: str) -> None:
-        self._inner, self._url = inner, url
+    def __init__(self, inner: Any, url: str, queue: str) -> None:
+        self._inner, self._mishaps = inner, Mishaps(url, queue)
 
     def write(self, iterator: Any) -> Any:
-        with mishaps(self._url):
+        with self._mishaps.happening():
             return self._inner.write(iterator)
 
     def commit(self, messages: Any, *batch: int) -> None:
-        with mishaps(self._url):
+        with self._mishaps.happening():
             self._inner.commit(messages, *batch)
 
     def abort(self, messages: Any, *batch: int) -> None:
@@ -80,61 +92,72 @@ class StreamStruck(DataSourceStreamArrowWriter):
     __init__, write, commit, abort = Struck.__init__, Struck.write, Struck.commit, Struck.abort  # type: ignore[assignment]
 
 
-@contextlib.contextmanager
-def mishaps(url: str) -> Iterator[None]:
-    """Let happen in this process what is planned."""
-    with redis_py.Redis.from_url(url, decode_responses=True) as cli:
-        planned = cli.hgetall(KEY)
-    if not planned or not _is_here(planned):
-        yield
-        return
-    when, _, step = planned["step"].partition(" ")
-    place = batches if step == "enqueue_many" else protocol
-    real = getattr(place, step)
-    calls = 0
+class Mishaps:
+    """What is planned for a queue."""
 
-    def struck_at(*given: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        is_now = calls == int(planned["call"])
-        if is_now and when == "before":
-            strike(url, planned["act"])
-        result = real(*given, **named)
-        if is_now and when == "after":
-            strike(url, planned["act"])
-        return result
+    def __init__(self, url: str, queue: str) -> None:
+        self._url, self._key = url, key(queue)
 
-    setattr(place, step, struck_at)
-    try:
-        yield
-    finally:
-        setattr(place, step, real)
+    @contextlib.contextmanager
+    def happening(self) -> Iterator[None]:
+        """Let it happen in this process."""
+        with self._connected() as cli:
+            _, _, step = (cli.hget(self._key, "step") or "").partition(" ")
+        place = batches if step == "enqueue_many" else protocol
+        if not hasattr(place, step):                   # nothing is planned, or for elsewhere
+            yield
+            return
+        real = getattr(place, step)
 
+        def watched(*given: Any, **named: Any) -> Any:
+            self.meet(f"before {step}")
+            result = real(*given, **named)
+            self.meet(f"after {step}")
+            return result
 
-def strike(url: str, act: str) -> None:
-    with redis_py.Redis.from_url(url) as cli:
-        cli.hincrby(KEY, "struck", 1)
+        setattr(place, step, watched)
+        try:
+            yield
+        finally:
+            setattr(place, step, real)
+
+    def meet(self, step: str) -> None:
+        """Be at a step: of all processes, the one at the planned call of it is struck."""
+        task = TaskContext.get()
+        attempt = task.attemptNumber() if task is not None else 0
+        with self._connected() as cli:
+            planned = cli.hgetall(self._key)
+            if planned.get("step") != step or (attempt and planned["again"] == "0"):
+                return
+            if task is not None and task.partitionId() != int(planned["partition"]):
+                return
+            if cli.hincrby(self._key, f"calls of attempt {attempt}", 1) == int(planned["call"]):
+                cli.hincrby(self._key, "struck", 1)
+                self._strike(cli, planned["act"])
+
+    def _strike(self, cli: redis_py.Redis, act: str) -> None:
         if act == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        while act == "pause" and cli.exists(KEY):
+        while act == "pause" and cli.exists(self._key):
             time.sleep(0.01)
-    if act == "raise":
-        raise RuntimeError("struck")
+        if act == "raise":
+            raise RuntimeError("struck")
+
+    def _connected(self) -> redis_py.Redis:
+        return redis_py.Redis.from_url(self._url, decode_responses=True)
 
 
 def naive(url: str, queue: str) -> Callable[[Any], None]:
-    """Return what every blog does in foreachPartition: a pipeline, random ids; struck at its third chunk."""
+    """Return what every blog does in foreachPartition: a pipeline, random ids. Each chunk is a step."""
 
     def write(rows: Any) -> None:
         with redis_py.Redis.from_url(url, decode_responses=True) as cli:
-            planned = cli.hgetall(KEY)
             chunk: list[str] = []
-            for number, row in enumerate(rows, 1):
+            for row in rows:
                 chunk.append(json.dumps(row.asDict(), default=str))
                 if len(chunk) == CHUNK:
-                    if planned and number == 3 * CHUNK and _is_here(planned):
-                        strike(url, planned["act"])
                     naive_chunk(cli, queue, chunk)
+                    Mishaps(url, queue).meet("after chunk")
                     chunk = []
             naive_chunk(cli, queue, chunk)
 
@@ -156,11 +179,5 @@ def processes_of(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-def _is_here(planned: dict[str, str]) -> bool:
-    """Tell whether it strikes in this task of Spark; it always does where there is none."""
-    task = TaskContext.get()
-    return task is None or (task.partitionId() == 1 and (task.attemptNumber() == 0 or planned["again"] == "1"))
-
-
-def _url(options: Any) -> str:
-    return str(options.get("url", redis_url()[0]))
+def _place(options: Any) -> tuple[str, str]:
+    return str(options.get("url", redis_url()[0])), str(options["queue"])

@@ -1,0 +1,207 @@
+"""A driver that comes to every step of a write at once, and waits there to be killed; and what is left of it then.
+
+`python -m spark.killed URL DIRECTORY` in tests/ starts it: a frame for each queue in STEPS, and streams over the files in
+DIRECTORY/source for those in STREAMS.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis as redis_py
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import blueque.spark as bs
+from blueque import keys
+from blueque.embedded import running_server
+from blueque.spark.sessions import activate
+from spark import mishaps
+from spark.conftest import FAST
+from spark.exact import is_exact, leftovers, pending
+
+RUN = "tonight"
+ROWS = 4000                                            # of a frame, in two partitions
+FILE = 1500                                            # rows of a file, which is a batch of a stream
+PATIENCE = 300.0                                       # seconds until a driver has come to where it is to be killed
+
+# Where the writer of each queue is when its driver is killed: the step, and which time it comes there.
+STEPS = {
+    "staged": ("after stage", 1),
+    "undecided": ("before commit_run", 1),
+    "decided": ("after commit_run", 1),
+    "begun": ("after publish", 1),
+    "midway": ("after publish", 3),
+    "published": ("before finish_run", 1),
+    "finished": ("after finish_run", 1),
+    "keyed": ("after enqueue_run", 2),
+    "uncommitted": ("before close_run", 1),
+    "committed": ("after close_run", 1),
+    "naive": ("after chunk", 2),
+}
+KEYED = ("keyed", "uncommitted", "committed")
+STREAMS = {
+    "stream-staged": ("after stage", 4),               # the second chunk of the second batch
+    "stream-undecided": ("before commit_run", 2),
+    "stream-decided": ("after commit_run", 2),
+    "stream-midway": ("after publish", 3),
+    "stream-finished": ("after finish_run", 2),
+    "stream-naive": ("after batch", 2),
+}
+# How many tasks each has in line then; of the others that is not certain.
+VISIBLE = {
+    "staged": 0, "undecided": 0, "decided": 0, "begun": 1000, "midway": 3000, "published": ROWS, "finished": ROWS,
+    "uncommitted": ROWS, "committed": ROWS, "stream-staged": FILE, "stream-undecided": FILE, "stream-decided": FILE,
+    "stream-midway": FILE + 1000, "stream-finished": 2 * FILE, "stream-naive": 2 * FILE,
+}
+# Where a stream is killed one time after the other: in its first batch, its second, ...
+OFTEN = [
+    ("after stage", 1), ("before commit_run", 2), ("after commit_run", 2), ("after publish", 3), ("after finish_run", 2),
+]
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 2).select("id", F.format_string("scene-%05d", "id").alias("scene"))
+
+
+def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") -> None:
+    """Write the frame to a queue, in the way of that queue."""
+    activate(spark)
+    if queue == "naive":
+        frame(spark).foreachPartition(mishaps.naive(url, queue))
+        return
+    options = {"url": url, "queue": queue, "run": RUN} | ({"key": "scene", "shards": "1"} if queue in KEYED else {})
+    frame(spark).write.format(source).options(**options).mode("append").save()
+
+
+def add_files(spark: SparkSession, directory: Path, *numbers: int) -> None:
+    for number in numbers:
+        some = spark.range(number * FILE, (number + 1) * FILE, 1, 1)
+        some.write.mode("append").parquet(str(directory / "source" / f"file={number}"))
+
+
+def stream(spark: SparkSession, url: str, directory: Path, queue: str, source: str = "blueque") -> Any:
+    """Start the stream of a queue, and return the query: it ends when it has taken all files."""
+    files = spark.readStream.schema("id long, file int").option("maxFilesPerTrigger", 1).parquet(str(directory / "source"))
+    query = files.drop("file").writeStream.trigger(availableNow=True)
+    query = query.option("checkpointLocation", str(directory / "checkpoints" / queue))
+    if queue == "stream-naive":
+        return query.foreachBatch(naively(url, queue)).start()
+    return query.format(source).options(url=url, queue=queue, name=queue).start()
+
+
+def naively(url: str, queue: str) -> Callable[[DataFrame, int], None]:
+    def each(batch: DataFrame, number: int) -> None:
+        batch.foreachPartition(mishaps.naive(url, queue))
+        mishaps.Mishaps(url, queue).meet("after batch")
+
+    return each
+
+
+def plan(cli: redis_py.Redis, steps: Mapping[str, tuple[str, int]]) -> None:
+    for queue, (step, call) in steps.items():
+        mishaps.plan(cli, "pause", step, call, queue=queue, partition=0)
+
+
+@contextmanager
+def driver(cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, tuple[str, int]]) -> Iterator[None]:
+    """Have a driver come to all these steps; at the end it is killed, with its Java and their workers, without a word."""
+    plan(cli, steps)
+    command = [sys.executable, "-m", "spark.killed", url, str(directory), *steps]
+    here = Path(__file__).parent.parent
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])}
+    with (directory / "driver.log").open("ab") as log:
+        started = subprocess.Popen(command, env=environ, stdout=log, stderr=log, process_group=0)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not all(mishaps.struck(cli, queue) for queue in steps):
+            missing = [queue for queue in steps if not mishaps.struck(cli, queue)]
+            assert started.poll() is None, f"the driver has ended: {(directory / 'driver.log').read_text()[-3000:]}"
+            assert time.monotonic() < deadline, f"{missing} have not come to their steps"
+            time.sleep(0.05)
+        yield
+    finally:
+        kill(started.pid)
+        started.wait()
+        cli.delete(*map(mishaps.key, steps))
+
+
+def kill(pid: int) -> None:
+    """Kill a process and all that it has started, the workers last: what they would do meanwhile is part of the mishap."""
+    victims = mishaps.processes_of(pid)
+    for victim in victims:
+        victim.kill()
+    psutil.wait_procs(victims[1:])
+
+
+def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path, queues: Iterable[str]) -> None:
+    """Kill a driver at the steps of these queues, run the same again here, and see that it comes out exact."""
+    steps = {queue: (STEPS | STREAMS)[queue] for queue in queues}
+    add_files(spark, directory, 0, 1, 2)
+    with driver(cli, url, directory, steps):
+        visible = {queue: cli.llen(keys.pending(queue)) for queue in steps}
+    assert {queue: VISIBLE.get(queue, count) for queue, count in visible.items()} == visible, "it was not where it should be"
+    for queue in steps:
+        if queue in STREAMS:
+            stream(spark, url, directory, queue).awaitTermination()
+        else:
+            write(spark, url, queue)
+    for queue in steps:
+        rows = 3 * FILE if queue in STREAMS else ROWS
+        if "naive" in queue:
+            assert sum(pending(cli, queue).values()) > rows, f"{queue}: the naive way must fail this, or it proves nothing"
+        else:
+            count = sum(pending(cli, queue).values())
+            assert is_exact(cli, rows, queue), f"{queue}: {count} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+
+
+def check_stream(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -> None:
+    """Kill a driver with one stream at each of these steps, one after the other, each time a batch later."""
+    queue = "stream-killed-often"
+    add_files(spark, directory, *range(len(OFTEN) + 1))
+    for number, step in enumerate(OFTEN):
+        with driver(cli, url, directory, {queue: step}):
+            print(f"killed {step[0]} in batch {number}, with {cli.llen(keys.pending(queue))} tasks", flush=True)
+    stream(spark, url, directory, queue).awaitTermination()
+    rows = (len(OFTEN) + 1) * FILE
+    assert is_exact(cli, rows, queue), f"{sum(pending(cli, queue).values())} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+
+
+def matrix() -> None:
+    """Do both with a Redis and a session of our own: what `bin/soak` runs."""
+    with running_server() as server, tempfile.TemporaryDirectory() as directory:
+        cli = redis_py.Redis.from_url(server.url, decode_responses=True)
+        spark = bs.session("matrix", "local[2]", **FAST)
+        for name, part in (("steps", functools.partial(check, queues=STEPS | STREAMS)), ("stream", check_stream)):
+            place = Path(directory) / name
+            place.mkdir()
+            part(spark, server.url, cli, place)
+            print(f"{name}: exact", flush=True)
+            cli.flushall()
+        spark.stop()
+
+
+def main(url: str, directory: str, *queues: str) -> None:
+    spark = bs.session("killed", "local[12]", **FAST)
+    spark.dataSource.register(mishaps.MishapSource)
+    for queue in queues:
+        if queue.startswith("stream"):
+            stream(spark, url, Path(directory), queue, "mishap")
+        else:
+            threading.Thread(target=write, args=(spark, url, queue, "mishap"), daemon=True).start()
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:]) if sys.argv[1:] else matrix()

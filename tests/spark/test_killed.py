@@ -1,0 +1,12 @@
+"""A driver and its Java are killed with -9 at every step of a write: what is run again afterwards comes out exact."""
+
+from __future__ import annotations
+
+from spark import killed
+
+# The longest way through a commit, and what is quick; `bin/soak` has them all.
+SOME = ("midway", "keyed", "naive", "stream-staged", "stream-midway")
+
+
+def test_a_driver_killed_at_any_step_of_a_write_leaves_what_the_next_run_makes_exact(spark, url, cli, tmp_path):
+    killed.check(spark, url, cli, tmp_path, SOME)

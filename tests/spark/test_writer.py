@@ -1,0 +1,184 @@
+"""What Spark calls of a writer, called without Spark: each object is pickled on its way, as Spark does."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from blueque import InvalidInput, RunDropped, WrongRun, keys
+from blueque.spark import datasource, jobs
+from spark.exact import is_exact, leftovers, pending
+
+Q = "render"
+SCHEMA = StructType().add("id", "long").add("scene", "string")
+
+
+def batches(first=0, rows=2500, size=1000):
+    """Yield rows as Spark does."""
+    for start in range(first, first + rows, size):
+        numbers = range(start, min(start + size, first + rows))
+        yield pa.record_batch({"id": list(numbers), "scene": [f"scene-{number}" for number in numbers]})
+
+
+@pytest.fixture
+def options(url):
+    return {"url": url, "queue": Q}
+
+
+def make(options, is_stream=False):
+    return (datasource.stream_writer if is_stream else datasource.writer)(SCHEMA, options, False)
+
+
+def write(writer, **rows):
+    """Do what a task of Spark does, and return its message."""
+    return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(batches(**rows))))
+
+
+def test_what_is_staged_is_seen_when_it_is_committed_and_not_before(options, cli):
+    writer = make(options)
+    messages = [write(writer), write(writer, first=2500)]
+    assert sum(pending(cli).values()) == 0
+
+    writer.commit([messages[0], None, messages[1]])
+
+    assert is_exact(cli, 5000)
+
+
+def test_a_job_that_is_aborted_leaves_nothing_and_lets_nobody_stage_for_it_any_more(options, cli):
+    writer = make(options)
+    message, late = write(writer), pickle.loads(pickle.dumps(writer)).write(batches())
+    forgotten = late.chunks
+
+    writer.abort([message, None])
+    assert set(cli.keys("*")) == {keys.QUEUES}
+    with pytest.raises(RunDropped):
+        writer.commit([message, late])
+    assert forgotten and sum(pending(cli).values()) == 0
+
+
+def test_an_abort_of_a_named_run_leaves_alone_what_others_stage_for_it(options, cli):
+    options["run"] = "tonight"
+    one, other = make(options), make(options)
+    message, others = write(one), write(other)
+
+    one.abort([message])
+    other.commit([others])
+
+    assert is_exact(cli, 2500)
+
+
+def test_an_abort_after_the_decision_deletes_nothing(options, cli):
+    writer = make(options)
+    message = write(writer)
+    writer.commit([message])
+
+    writer.abort([message])
+
+    assert is_exact(cli, 2500)
+
+
+def test_a_commit_that_is_called_twice_commits_once(options, cli):
+    for more in ({}, {"key": "id", "run": "tonight", "queue": "keyed"}):
+        writer = make(options | more)
+        message = write(writer)
+        for _ in range(2):
+            writer.commit([message])
+
+        assert is_exact(cli, 2500, (options | more)["queue"])
+
+
+def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
+    writer = make(options | {"key": "id,scene", "run": "tonight", "shards": "4"})
+    with pytest.raises(ZeroDivisionError):
+        writer.write(batch if batch["id"][0].as_py() < 2000 else 1 / 0 for batch in batches(rows=9000))
+
+    messages = [write(writer, rows=5000), write(writer, rows=5000)]
+    writer.commit(messages)
+
+    assert is_exact(cli, 5000)
+    assert messages[1].new == 0 < messages[0].new <= 5000
+
+
+def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
+    make(options | {"run": "tonight"})
+
+    with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
+        make(options | {"run": "tonight", "key": "id"})
+
+
+def test_the_batches_of_a_stream_come_once_each_by_their_number(options, cli):
+    writer = make(options | {"name": "in"}, is_stream=True)
+    dead = write(writer, first=90_000)
+    for number in (0, 0, 1, 1):
+        writer.commit([write(writer, first=number * 2500), None], number)
+
+    assert dead.chunks and is_exact(cli, 5000)
+
+
+def test_a_batch_of_a_stream_that_is_aborted_may_be_tried_again(options, cli):
+    writer = make(options | {"name": "in"}, is_stream=True)
+    message = write(writer)
+    writer.abort([message, None], 0)
+    assert leftovers(cli) == []
+    writer.commit([write(writer)], 0)
+    writer.abort([message], 0)                         # a commit that came through, of which the answer was lost
+
+    assert is_exact(cli, 2500)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [([0, 1], "has committed batch 1, so batch 0 is too late; a query with a new checkpoint needs a new name"),
+     ([0], "has committed batch 0 with 2500 rows, and here it has 7: a query with a new checkpoint needs a new name")],
+)
+def test_a_new_checkpoint_under_an_old_name_is_refused(options, cli, numbers, sentence):
+    writer = make(options | {"name": "in"}, is_stream=True)
+    for number in numbers:
+        writer.commit([write(writer, first=number * 2500)], number)
+
+    message = write(writer, rows=7)
+    with pytest.raises(InvalidInput, match=sentence):
+        writer.commit([message], 0)
+    writer.abort([message], 0)                         # as Spark does
+    assert is_exact(cli, 2500 * len(numbers))
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({}, "option 'name' is missing: a stream is known by its name"),
+        ({"name": ""}, "option 'name': it is empty"),
+        ({"name": "in", "key": "id"}, "option 'key' is not for streams"),
+        ({"name": "in", "run": "x"}, "there is no option 'run': a stream has a 'name'"),
+    ],
+)
+def test_what_is_no_stream_is_refused(options, state, more, sentence):
+    with pytest.raises(InvalidInput, match=sentence) as refused:
+        make(options | more, is_stream=True)
+
+    assert state() == {}
+    frames = 0
+    way = refused.value.__traceback__
+    while way is not None:
+        frames, way = frames + 1, way.tb_next
+    assert frames <= 3                                 # Spark shows all of that before the sentence
+    assert refused.value.__suppress_context__ and refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "sentence"),
+    [
+        ("[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000", "RedisAway", "no Redis"),
+        ("Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\n", "TooLarge", "row"),
+        ("Job aborted: Python worker exited unexpectedly (crashed): pyspark.errors.X: it\nSQLSTATE: 1", None, "Job aborted"),
+        ("An error\nTraceback\n  File\nmy.module.OddError: odd", None, "OddError: odd"),
+        ("", None, "Exception"),
+    ],
+)
+def test_why_a_job_has_failed_is_one_sentence(said, kind, sentence):
+    found, reason = jobs.reason(Exception(said))
+
+    assert (found and found.__name__, reason[: len(sentence)]) == (kind, sentence)
