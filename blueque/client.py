@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     import redis as redis_py
 
     from blueque.doctor import Doctor
-    from blueque.feeding import Feeding, FeedProgress, Job
+    from blueque.feed_progress import Tell
+    from blueque.feeding import Feeding, Job
     from blueque.leftovers import Leftovers
 
 
@@ -130,7 +131,7 @@ class Client:
 
         return Leftovers(self._redis)
 
-    def get_feeding(self, job: Job, tell: Callable[[FeedProgress], object] | None = None) -> Feeding:
+    def get_feeding(self, job: Job, tell: Tell | None = None) -> Feeding:
         """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
         from blueque.feeding import Feeding  # here: what a listener imports, each of its forks copies
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
 from blueque.backlog import Backlog, Source
@@ -12,7 +12,8 @@ from blueque.backlog_rows import Shape
 from blueque.bulk import Common
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
-from blueque.feeding import FeedProgress, Job
+from blueque.feed_progress import Tell
+from blueque.feeding import Job
 from blueque.values import require_feed_name, require_whole
 
 MAX_WINDOW = 10_000_000
@@ -47,7 +48,7 @@ def feed(
     wait: bool = True,
     url: str | None = None,
     client: Client | None = None,
-    progress: Callable[[FeedProgress], object] | None = None,
+    progress: Tell | None = None,
     stop: threading.Event | None = None,
     **options: Unpack[Common],
 ) -> FeedOutcome:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from blueque import feeds, protocol
 from blueque.backlog import Backlog
@@ -16,6 +16,7 @@ from blueque.connection import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.feed_chunks import Aim, FeedChunks
 from blueque.feed_owner import FeedOwner
+from blueque.feed_progress import Tell, Teller
 from blueque.inspector import Inspector
 from blueque.lines import line_of
 from blueque.pauses import pause
@@ -48,24 +49,6 @@ class Job(NamedTuple):
     stop: threading.Event
 
 
-class FeedProgress(NamedTuple):
-    """How far a feed is.
-
-    rows: done since its beginning. total: of the whole backlog; None: not known. is_exact: or an estimate.
-    share: which part of the backlog's bytes is done, 0 to 1. waiting: tasks in line; None: not seen yet.
-    skipped: bad rows that this feeder has left out. file: the one that is being fed. note: something happened.
-    """
-
-    rows: int = 0
-    total: int | None = None
-    is_exact: bool = False
-    share: float = 0.0
-    waiting: int | None = None
-    skipped: int = 0
-    file: str = ""
-    note: str | None = None
-
-
 class Ready(NamedTuple):
     """A chunk that is ready to be fed. share: of the backlog that is done with it. made: when, by time.time()."""
 
@@ -79,23 +62,26 @@ class Stopped(Exception):
 
 
 class Feeding:
-    """One feeder at work. rows: how many are done, as far as it knows. fed: by it alone. skipped: bad ones left out."""
+    """One feeder at work. rows: how many are done, as far as it knows. fed: by it alone."""
 
     def __init__(
-        self, redis: Redis, job: Job, timing: Timing, tell: Callable[[FeedProgress], object] | None = None
+        self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None
     ) -> None:
-        self.rows = self.fed = self.skipped = 0
-        self.was_finished = False
-        self.progress = FeedProgress()
-        self._redis, self._job, self._tell = redis, job, tell
+        self.rows = self.fed = 0
+        self._redis, self._job = redis, job
+        self._teller = Teller(job.feed, job.queue, tell)
         self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
         self._inspector = Inspector(redis)
         self._chunks: FeedChunks | None = None
         self._ready: deque[Ready] = deque()            # what is fed next; one more than Redis works on
         self._failure: BaseException | None = None     # to be raised when that is fed
-        self._total: int | None = None
         self._lines: list[str] = []
         self._lines_due = 0.0
+
+    @property
+    def skipped(self) -> int:
+        """How many bad rows it has left out."""
+        return self._teller.skipped
 
     def run(self) -> bool:
         """Feed until the end, or until `stop`, and tell whether it is the end.
@@ -129,7 +115,7 @@ class Feeding:
                 raise FeedTaken(self._job.feed, self._job.queue, record.get("node"), was_ours=False)
             if told != record.get("token"):
                 told = record.get("token")
-                self._report(note=f"{record.get('node')} feeds already: waiting for it to end")
+                self._teller.remark(f"{record.get('node')} feeds already: waiting for it to end")
             self._sleep(PACE)
         return record
 
@@ -149,13 +135,13 @@ class Feeding:
         aim = Aim(job.queue, job.feed, record["instance"], job.options)
         if self._chunks is not None:
             self._chunks.close()
-        self.rows, self.was_finished = start.rows, record.get("state") == "finished"
+        self.rows = start.rows
         size = min(CHUNK, max(job.window // 2, 1))
         self._chunks = FeedChunks(job.backlog, job.shape, aim, size, start, done)
         self._ready.clear()
         self._failure = None
-        self._look(may_be_gone=self.was_finished)
-        self._report()
+        self._look(may_be_gone=record.get("state") == "finished")
+        self._teller.report(self.rows)
 
     def _look(self, may_be_gone: bool = False) -> None:
         """Look which files there are. may_be_gone: everything is fed, so that nothing has to be there."""
@@ -165,14 +151,16 @@ class Feeding:
         except BacklogRefused:
             if not may_be_gone or self._job.backlog.is_there():
                 raise
-        if self._tell is not None:
-            self._total = self._chunks.count_rows()
+        if self._teller.has_listener:
+            self._teller.total = self._chunks.count_rows()
 
     def _step(self) -> bool:
         """Feed a chunk, or wait for what is needed to do so; False: everything is fed."""
         if self._job.stop.is_set():
             raise Stopped
         self._make_ready(1)
+        assert self._chunks is not None
+        self._teller.leave_out(self._chunks.take_bad())
         if not self._ready:
             if self._failure is not None:
                 raise self._failure
@@ -184,11 +172,11 @@ class Feeding:
             self._owner.note_fed()
             self.rows, self.fed = chunk.after.rows, self.fed + chunk.after.rows - chunk.before
             log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
-            self._report(waiting=fed.waiting, file=chunk.after.file, share=share)
+            self._teller.report(self.rows, waiting=fed.waiting, file=chunk.after.file, share=share)
         elif fed.verdict == "full":
             self._wait_for_room(fed.waiting, len(chunk.ids))
         else:                                          # Redis has lost the last of what it knew, and that with it
-            self._report(note="Redis has gone back in time: feeding again from where its record stands")
+            self._teller.remark("Redis has gone back in time: feeding again from where its record stands")
             self._begin(self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed)))
         return True
 
@@ -226,7 +214,7 @@ class Feeding:
         if self._ready or self._failure is not None:
             return True
         if self._job.does_follow:
-            self._report()
+            self._teller.report(self.rows)
             self._sleep(FOLLOW_PACE)
             self._patiently(self._owner.beat)
         return self._job.does_follow
@@ -238,7 +226,7 @@ class Feeding:
             lambda: protocol.finish_feed(self._redis, job.queue, job.feed, self._owner.token, done, time.time())
         )
         log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
-        self._report(share=1.0)
+        self._teller.report(self.rows, share=1.0)
         return True
 
     # Waiting
@@ -252,7 +240,7 @@ class Feeding:
             before, waiting = waiting, self._patiently(lambda: self._inspector.pending(self._job.queue))
             gone, missing = before - waiting, waiting + needed - self._job.window
             seconds = min(max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST)
-            self._report(waiting=waiting)
+            self._teller.report(self.rows, waiting=waiting)
 
     def _patiently(self, action: Callable[[], T]) -> T:
         """Do something, as often as it takes while Redis is away. Raises Stopped."""
@@ -263,12 +251,12 @@ class Feeding:
             except (RedisAway, Contended) as error:
                 self._owner.forget_looks()
                 if not failures:
-                    self._report(note=f"{error}; waiting")
+                    self._teller.remark(f"{error}; waiting")
                 failures += 1
                 self._sleep(pause(failures))
                 continue
             if failures:
-                self._report(note="going on")
+                self._teller.remark("going on")
             return done
 
     def _sleep(self, seconds: float) -> None:
@@ -283,23 +271,3 @@ class Feeding:
             self._lines = sorted({*feeds.lines(self._redis, self._job.queue), ours} - {"0"})
             self._lines_due = time.monotonic() + PACE
         return self._lines
-
-    def _report(self, note: str | None = None, **news: Any) -> None:
-        for bad in self._chunks.take_bad() if self._chunks is not None else ():
-            self.skipped += 1
-            self._remark(f"left out: {bad}")
-        total, share = self._total, news.get("share", self.progress.share)
-        if total is None and share:
-            total = round(self.rows / share)
-        self.progress = self.progress._replace(
-            rows=self.rows, skipped=self.skipped, total=total, is_exact=self._total is not None, **news,
-        )
-        if note is not None:
-            self._remark(note)
-        elif self._tell is not None:
-            self._tell(self.progress)
-
-    def _remark(self, note: str) -> None:
-        log.warning("feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, note)
-        if self._tell is not None:
-            self._tell(self.progress._replace(note=note))

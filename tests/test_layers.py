@@ -36,8 +36,8 @@ LAYERS = {
     ],
     "objects": [
         "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",
-        "feed_owner", "feeder", "feeding", "listener", "listener_group", "listeners", "freeing", "forwarding", "processor",
-        "recovery", "recoveries", "retention", "doctor",
+        "feed_owner", "feed_progress", "feeder", "feeding", "listener", "listener_group", "listeners", "freeing",
+        "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
         "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",

@@ -18,8 +18,8 @@ from blueque.cli.progress import Line
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
+    from blueque.feed_progress import FeedProgress
     from blueque.feeder import FeedOutcome
-    from blueque.feeding import FeedProgress
 
 _EVERY = 5.0                                           # seconds between two lines where there is no terminal
 _LATELY = 15.0                                         # seconds of which the rate is told

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Command, Look, Redis, as_hash, pack
+from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import FeedTaken, InvalidInput
 from blueque.protocol.attempt import flat
 from blueque.protocol.bulk import Batch
@@ -48,8 +48,7 @@ class FeedChunk:
     ) -> None:
         self.before, self.after, self.batch, self.skipped, self.done = before, after, batch, skipped, dict(done or {})
         self.ids: Sequence[bytes] = batch.tasks.ids if batch is not None else ()
-        names = [keys.task(task.decode()) for task in self.ids]
-        self.probe: Sequence[Command] = [pack(("EXISTS", *names))] if names else []
+        self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []
 
 
 class Fed(NamedTuple):
@@ -90,19 +89,18 @@ def open_feed(
             )
         if record.get("token") not in (None, dead):    # ours, too: an earlier try
             return Answer(record)
-        made: dict[str, str | int | float] = {
+        made: dict[str, str | int | float] = {} if record else {
             "feed": feed, "queue": queue, "instance": instance, "rows": 0, "tasks": 0, "skipped": 0, "created": now,
         }
         ours = {"state": "open", "source": source, "updated": now, "token": token, "beat": 0, "beat_at": now, **facts}
-        commands: list[Command] = [] if record else [("HSET", key, *flat(made))]
-        commands += [
-            ("HSET", key, *flat(ours)),
+        commands: list[Command] = [
+            *[("HSET", key, *flat(fields)) for fields in (made, ours) if fields],
             ("PERSIST", key),
             ("PERSIST", keys.fed(queue, feed)),
             ("ZADD", keys.feeds(queue), "+inf", feed),
             ("ZINCRBY", keys.QUEUES, 0, queue),
         ]
-        texts = {name: str(value) for name, value in {**({} if record else made), **ours}.items()}
+        texts = {name: str(value) for name, value in {**made, **ours}.items()}
         return Change(commands, {**record, **texts, "state": record.get("state", "open")})
 
     found: dict[str, str] = transact(redis, "open_feed", Look([key], [("HGETALL", key)]), decide)
@@ -225,6 +223,13 @@ def _look(queue: str, feed: str, chunk: FeedChunk, others: Sequence[str], is_clo
     ]
     reads += [("EXISTS", keys.task(task.decode())) for task in chunk.ids] if is_close else chunk.probe
     return Look([keys.feed(queue, feed)], reads)
+
+
+def _exist(ids: Sequence[bytes]) -> bytes:
+    """Return the EXISTS of tasks whose ids are all of one length, in Redis' wire format: a join is all that it takes."""
+    prefix = keys.task("").encode()
+    mark = b"\r\n$%d\r\n%b" % (len(prefix) + len(ids[0]), prefix)
+    return b"*%d\r\n$6\r\nEXISTS%b%b\r\n" % (len(ids) + 1, mark, mark.join(ids))
 
 
 def _moves(queue: str, feed: str, chunk: FeedChunk, new: Sequence[int], now: float) -> list[Command]:
