@@ -9,7 +9,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +24,7 @@ from blueque.json_rows import JsonRows
 from blueque.parquet_rows import ParquetRows, count_rows
 
 EVERYTHING = 10**9
+NOBODY = 65534                                         # a user that may read what all may, and no more
 
 
 @pytest.fixture
@@ -97,12 +100,20 @@ def test_a_path_that_is_not_there_or_cannot_be_rows_is_refused(write, tmp_path):
             Backlog(path).files()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_directory_that_cannot_be_read_is_not_passed_over(tmp_path):
-    (tmp_path / "locked").mkdir(mode=0)
-
-    with pytest.raises(BacklogRefused, match="locked"):
-        Backlog(tmp_path).files()
+def test_a_directory_that_cannot_be_read_is_not_passed_over():
+    with tempfile.TemporaryDirectory() as directory:   # one of pytest's is root's alone, all the way
+        os.chmod(directory, 0o755)
+        locked = Path(directory, "locked")
+        locked.mkdir(mode=0)
+        was = os.geteuid()
+        if was == 0:
+            os.seteuid(NOBODY)                         # root may read everything
+        try:
+            with pytest.raises(BacklogRefused, match="locked"):
+                Backlog(directory).files()
+        finally:
+            os.seteuid(was)
+            locked.chmod(0o700)
 
 
 def test_the_mark_tells_a_file_from_another_and_knows_its_copy(write, tmp_path):

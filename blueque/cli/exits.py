@@ -27,11 +27,14 @@ from blueque.cli.show import clean
 from blueque.errors import (
     ArchiveRefused,
     BatchFailed,
+    BatchTaken,
     BluequeError,
     Contended,
     FeedTaken,
     InvalidInput,
+    JobFailed,
     NodeTaken,
+    NoJava,
     NoServer,
     NotCancellable,
     NotFailed,
@@ -45,7 +48,9 @@ from blueque.errors import (
     RedisRefused,
     RunDropped,
     SnapshotGone,
+    SparkEnded,
     SpoolRefused,
+    SubmitFailed,
 )
 
 # The first that fits counts.
@@ -67,6 +72,11 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NoServer, CONFIGURATION, ""),
     (NotInstalled, CONFIGURATION, ""),
     (ArchiveRefused, CONFIGURATION, ""),
+    (NoJava, CONFIGURATION, ""),
+    (BatchTaken, REFUSED, ""),
+    (JobFailed, ATTENTION, ""),
+    (SparkEnded, ATTENTION, ""),
+    (SubmitFailed, ATTENTION, ""),
     (SnapshotGone, ATTENTION, "Try again; it goes on where it was."),
 ]
 
@@ -77,7 +87,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "NOPERM": (FORBIDDEN, "This Redis user may not do that: ask for the right, or use another user."),
     "DENIED": (FORBIDDEN, "That Redis takes connections from its own machine only."),
     "READONLY": (FORBIDDEN, "That is a replica: use the address of its primary."),
-    "OOM": (AWAY, "Redis has no memory left: delete finished tasks, or raise its maxmemory."),
+    "OOM": (AWAY, "Redis has no memory left, and takes not even what deletes: raise its maxmemory first."),
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it takes nothing: see its log."),
     "NOREPLICAS": (AWAY, "Redis misses its replicas, so it takes nothing."),
     "WRONGTYPE": (CONFIGURATION, "A key named blueque_... is of another type: does another program use this database?"),
