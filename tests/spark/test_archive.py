@@ -22,7 +22,7 @@ from blueque.spark import archiving
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
 
-START = 180.0                                          # seconds within which another Spark has come to the point
+START = 100.0                                          # seconds within which another Spark has come to the point
 MANY = 4000                                            # tasks: some seconds of work on a busy machine
 
 ARCHIVER = """
@@ -39,7 +39,8 @@ ARCHIVER = """
 # state of the batch then.
 POINTS = {
     "claimed": (b"claimed", 1, True, "claimed"),
-    "while workers write": (b"HGETALL", 3, False, "claimed"),
+    # The first two are of the driver, and two for each slice come before the rest of it.
+    "while workers write": (b"HGETALL", 5, False, "claimed"),
     "before it is written": (b"written", 1, False, "claimed"),
     "when it is written": (b"written", 1, True, "written"),
     "before it is published": (b"published", 1, False, "written"),
@@ -283,7 +284,7 @@ def workers():
 def test_workers_that_are_killed_while_they_write_are_replaced(spark, url, cli, directory, monkeypatch):
     ids = seed(url, "render", MANY)
     monkeypatch.setattr(archiving, "PIECE", MANY // 2)
-    way = Standstill(url, b"HGETALL", 3)
+    way = Standstill(url, b"HGETALL", 5)
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(bs.archive, spark, "render", directory, url=way.url)
         try:
