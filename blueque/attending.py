@@ -292,7 +292,11 @@ class Attending:
 
     def _insist(self, watch: Watch, action: Callable[[], T]) -> T:
         """Call until Redis does it, beating meanwhile: what it refuses may be this one thing only."""
-        return self._orders.insist(action, self._trouble, meanwhile=lambda: self._upkeep.keep_up(watch.task.id))
+        def keep_up() -> float:
+            self._upkeep.keep_up(watch.task.id)
+            return self._upkeep.seconds_left()
+
+        return self._orders.insist(action, self._trouble, meanwhile=keep_up)
 
     def _put_back(self, watch: Watch) -> bool:
         """Have Redis know the attempt again, if it has forgotten it, so that its end can be reported."""

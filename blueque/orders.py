@@ -100,11 +100,11 @@ class Orders:
         trouble: Trouble,
         until: Order = Order.STOP,
         fatal: Iterable[str] = (),
-        meanwhile: Callable[[], object] = lambda: None,
+        meanwhile: Callable[[], float] = lambda: float("inf"),
     ) -> T:
         """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is.
 
-        meanwhile: called before each pause.
+        meanwhile: called before each pause; returns after how many seconds at the latest it is to be called again.
         """
         may_try_again = True                           # once more after the order: what broke may have been its doing
         while True:
@@ -122,8 +122,8 @@ class Orders:
             else:
                 trouble.tell(None)
                 return value
-            meanwhile()
-            self.look(trouble.pause())
+            longest = meanwhile()
+            self.look(min(trouble.pause(), longest))
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
