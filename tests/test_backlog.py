@@ -144,11 +144,13 @@ def test_a_line_is_handed_on_as_it_stands(write):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.ndjson.gz"])
 def test_reading_goes_on_anywhere(write, name):
-    path = write(name, [f'{{"n": {n}}}' for n in range(2500)])
+    lines = [f'{{"n": {n}}}' for n in range(2500)]
+    path = write(name, lines)
     for row in (0, 1, 999, 1000, 2499, 2500):
         first = open_rows(path)
         first.take(Portion(), row, EVERYTHING)
         assert first.row == row
+        assert first.offset == (0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row]))
         assert values(path, row=row, offset=first.offset) == [{"n": n} for n in range(row, 2500)]
         assert values(path, row=row) == [{"n": n} for n in range(row, 2500)]
 

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from running import Programs, until
 import blueque
 from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, Retry, feeding, keys, protocol
 from blueque.audit import audit
+from blueque.task_id import FEED_NAMESPACE
 
 FEED = keys.feed("video", "f")
 
@@ -109,8 +111,10 @@ def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_del
 def test_a_finished_feed_goes_on_with_files_that_have_come_behind(feed, backlog, cli):
     feed(backlog)
     lines(backlog / "4.jsonl", [{"n": 2500}])
+    left = []
 
-    assert feed(backlog).fed == 1
+    assert feed(backlog, progress=lambda _: left.append(cli.ttl(FEED))).fed == 1
+    assert left[0] == -1 and left[-1] > 0                  # while it is open, it does not expire
     assert numbers(cli) == list(range(2501))
 
 
@@ -450,14 +454,19 @@ def test_stop_ends_it_between_two_chunks_and_the_next_call_goes_on(feed, plenty,
 
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize(("having", "time"), [(b"PERSIST", 1), (b"LPUSH", 1), (b"LPUSH", 2), (b"ZREMRANGEBYSCORE", 1)])
-def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, fault, having, time):
-    """Of open_feed, of the first and the second chunk, and of finish_feed."""
+def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, monkeypatch, fault, having, time):
+    """Of open_feed, of the first and the second chunk, and of finish_feed; each of them is one write to the proxy."""
+    monkeypatch.setattr(feeding, "CHUNK", 100)
     proxy.arm(fault, time, having)
+    notes = []
 
-    outcome = blueque.feed(plenty, "video", name="f", url=proxy.url)
+    outcome = blueque.feed(
+        plenty, "video", name="f", url=proxy.url, progress=lambda progress: progress.note and notes.append(progress.note)
+    )
     proxy.release()
 
     assert proxy.has_struck and outcome.is_finished
+    assert [note for note in notes if not note.endswith("; waiting")] == ["going on"]
     assert numbers(cli) == list(range(2500))
     assert cli.hget(FEED, "tasks") == "2500"
 
@@ -516,6 +525,9 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
     outcome = feed(few, skip_bad=True, progress=lambda progress: progress.note and notes.append(progress.note))
 
     assert (outcome.rows, outcome.fed, outcome.skipped, cli.hget(FEED, "skipped")) == (8, 2, 1, "1")
+    instance = cli.hget(FEED, "instance")
+    expected = [uuid.uuid5(FEED_NAMESPACE, f"video\0{instance}\0{number}") for number in (0, 1, 2, 3, 4, 5, 7)]
+    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [str(task) for task in expected]
     assert notes == ["left out: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))"]
     assert numbers(cli) == list(range(7))
 
