@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import struct
 import uuid
 from collections.abc import Sequence
 
@@ -86,6 +87,12 @@ def id_of_key(queue: str, key: str) -> str:
 def shard_of(task: str | bytes, shards: int) -> int:
     """Return the shard of a run to which a task belongs, by its id."""
     return int(task[:4], 16) % shards
+
+
+def shards_of(ids: Sequence[bytes], shards: int) -> list[int]:
+    """Return the same for many."""
+    digits = b"".join([task[:4] for task in ids])
+    return [number % shards for number in struct.unpack(f">{len(ids)}H", bytes.fromhex(digits.decode()))]
 
 
 def _ids_in(namespace: uuid.UUID, queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:

@@ -20,7 +20,7 @@ from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows
 from blueque.settings import Timing
 from blueque.task import FIELDS, load
-from blueque.task_id import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of
+from blueque.task_id import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
 
 FAR = 4e9
 Q = "video"
@@ -102,6 +102,7 @@ def test_the_id_is_the_uuid_of_queue_run_and_key(queue):
     assert octets_of([expected.encode()]) == [uuid.UUID(expected).bytes]
     assert run.shard_of(expected) == 0
     assert shard_of("0011aaaa-", 16) == shard_of(b"0011aaaa-", 16) == 1
+    assert shards_of([b"0011aaaa-", b"ffff0000-"], 1000) == [17, 535] and shards_of([], 3) == []
     assert id_of_key(Q, "r\0ä b") != expected          # the same text, in the other namespace
 
 
@@ -187,6 +188,16 @@ def test_the_ledgers_go_and_the_record_stays_for_a_while(queue, cli):
     run.close(25)
     assert cli.keys(keys.ledger(Q, "r", "*")) == []
     assert 0 < cli.ttl(keys.run(Q, "r")) <= 10
+
+
+def test_a_run_tells_how_many_tasks_it_has_made_until_it_is_closed(queue):
+    run = queue.open_run("r", shards=3)
+    run.put(["a", "b", "a"], [b"1", b"2", b"3"])
+    queue.open_run("another", shards=3).put(["c"], [b"1"])
+
+    assert run.count() == 2
+    run.close(3)
+    assert run.count() == 0
 
 
 def test_closing_again_tells_what_was_recorded_first(queue):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from blueque import Client, InvalidInput, InvalidType, TooLarge, settings
-from blueque.values import encode, quick_encoder, require_text_keys
+from blueque.values import Encoded, encode, quick_encoder, require_text_keys
 
 VALUES = [
     "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",
@@ -366,3 +366,14 @@ def test_the_quick_encoder_gives_and_refuses_what_encode_does(place):
 
     assert outcome(lambda: quick(value)) == outcome(lambda: slowly(value))
     assert quick({"again": 1}) == (b'{"again":1}', True)
+
+
+def test_what_is_encoded_already_is_taken_as_it_is(client):
+    queue = client.get_queue("q")
+    ready = [Encoded(b'{"a":1.0}', True), Encoded("ä".encode(), False)]
+
+    tasks = [task for batch in queue.enqueue_iter(ready) for task in batch] + [queue.enqueue(one) for one in ready]
+
+    assert [client.get_task(task).parameters for task in tasks] == [{"a": 1.0}, "ä"] * 2
+    with pytest.raises(TooLarge, match="the parameters at position 1 take 41 bytes"):
+        Client(client._url, max_bytes=40).get_queue("q").enqueue_many([ready[0], Encoded(b"x" * 41, False)])

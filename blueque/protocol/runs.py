@@ -15,7 +15,7 @@ from blueque.protocol.bulk import Batch, NewTasks, pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.run_record import Record, parse, require_same
-from blueque.task_id import octets_of, shard_of
+from blueque.task_id import octets_of, shards_of
 
 IDENTITY = ("run", "queue", "kind", "state")
 
@@ -31,8 +31,8 @@ class RunBatch(Batch):
         self._shards: dict[int, Sequence[int]] = {0: range(len(octets))}
         if shards > 1:
             self._shards = {}
-            for number, task in enumerate(tasks.ids):
-                self._shards.setdefault(shard_of(task, shards), []).append(number)  # type: ignore[attr-defined]
+            for number, shard in enumerate(shards_of(tasks.ids, shards)):
+                self._shards.setdefault(shard, []).append(number)  # type: ignore[attr-defined]
         super().__init__(queue, tasks, now, {**(options or {}), "run": run})
         self.commands += self._entered()
         self.look = self._looking(pack_with(("EXISTS",), tasks.ids, keys.task("").encode()))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from blueque.rows import MAX_ROWS, Rows
-from blueque.task_id import shard_of
+from blueque.task_id import shards_of
 
 MAX_BYTES = 4 * 2**20                                  # of parameters in one transaction: Redis does nothing else meanwhile
 HELD_BYTES = 32 * 2**20                                # of parameters in all buckets together
@@ -15,14 +16,12 @@ HELD_BYTES = 32 * 2**20                                # of parameters in all bu
 
 def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
     """Yield the rows in chunks: so many, and so many bytes of parameters."""
-    start = size = 0
-    for place, text in enumerate(rows.parameters):
-        if place - start == MAX_ROWS or (size + len(text) > most_bytes and place > start):
-            yield _between(rows, start, place)
-            start, size = place, 0
-        size += len(text)
-    if start < len(rows.parameters):
-        yield _between(rows, start, len(rows.parameters)) if start else rows
+    for start in range(0, len(rows.parameters), MAX_ROWS):
+        some = rows if len(rows.parameters) <= MAX_ROWS else _between(rows, start, start + MAX_ROWS)
+        if sum(map(len, some.parameters)) <= most_bytes:
+            yield some
+        else:
+            yield from _split_by_size(some, most_bytes)
 
 
 def by_shard(pieces: Iterable[Rows], shards: int, held_bytes: int = HELD_BYTES) -> Iterator[Rows]:
@@ -51,8 +50,8 @@ class _Buckets:
     def put(self, rows: Rows) -> Iterator[Rows]:
         """Take rows, and yield the chunks that are full by it."""
         places: dict[int, list[int]] = {}
-        for place, task in enumerate(rows.ids or ()):
-            places.setdefault(shard_of(task, self._shards), []).append(place)
+        for place, shard in enumerate(shards_of(rows.ids or (), self._shards)):
+            places.setdefault(shard, []).append(place)
         for shard, its in places.items():
             self._add(shard, _at(rows, its) if len(places) > 1 else rows)
             if self._counts[shard] >= MAX_ROWS:
@@ -85,12 +84,25 @@ class _Buckets:
         return _together(self._pieces.pop(shard))
 
 
+def _split_by_size(rows: Rows, most_bytes: int) -> Iterator[Rows]:
+    start = size = 0
+    for place, text in enumerate(rows.parameters):
+        if size + len(text) > most_bytes and place > start:
+            yield _between(rows, start, place)
+            start, size = place, 0
+        size += len(text)
+    yield _between(rows, start, len(rows.parameters))
+
+
 def _between(rows: Rows, start: int, end: int) -> Rows:
     return _changed(rows, lambda name, column: column[start:end])
 
 
 def _at(rows: Rows, places: Sequence[int]) -> Rows:
-    return _changed(rows, lambda name, column: [column[place] for place in places])
+    if len(places) == 1:
+        return _changed(rows, lambda name, column: [column[places[0]]])
+    chosen = itemgetter(*places)                       # in C, and so in a third of the time
+    return _changed(rows, lambda name, column: chosen(column))
 
 
 def _together(pieces: Sequence[Rows]) -> Rows:

@@ -20,6 +20,7 @@ from blueque.columns import COLUMNS, require_fields
 from blueque.errors import InvalidInput, InvalidType
 from blueque.places import STATUSES
 from blueque.snapshots import Slice, require_keep, require_queues, require_statuses
+from blueque.spark.sessions import activate
 from blueque.values import require_whole
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def read(
         missing=_require_missing(missing),
         keep=require_keep(keep),
     )
+    activate(spark)
     return spark.read.format("blueque").options(**wish.options()).load()
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from blueque import InvalidInput, RunDropped, WrongRun, keys
+from blueque import InvalidInput, RunDropped, TooLarge, WrongRun, keys
 from blueque.spark import datasource, jobs
 from spark.exact import is_exact, leftovers, pending
 
@@ -70,6 +70,14 @@ def test_an_abort_of_a_named_run_leaves_alone_what_others_stage_for_it(options, 
     assert is_exact(cli, 2500)
 
 
+def test_a_task_of_spark_that_fails_takes_what_it_has_staged_with_it(options, cli):
+    writer = make(options | {"run": "tonight"})
+    with pytest.raises(ZeroDivisionError):
+        writer.write(batch if batch["id"][0].as_py() < 4000 else 1 / 0 for batch in batches(rows=9000))
+
+    assert leftovers(cli) == []
+
+
 def test_an_abort_after_the_decision_deletes_nothing(options, cli):
     writer = make(options)
     message = write(writer)
@@ -78,6 +86,16 @@ def test_an_abort_after_the_decision_deletes_nothing(options, cli):
     writer.abort([message])
 
     assert is_exact(cli, 2500)
+
+
+@pytest.mark.parametrize("more", [{}, {"key": "id", "run": "tonight"}, {"key": "id"}])
+def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again_but_the_commit(options, client, more):
+    writer = make(options | {"max_bytes": "31", "params": "id,scene"} | more)
+    messages = [write(writer, rows=500), write(writer, rows=1500)]
+
+    with pytest.raises(TooLarge, match=r"row '.*1000.*': the parameters take 32 bytes; the limit is 31 bytes"):
+        writer.commit(messages)
+    assert [record["state"] for record in client.get_runs(Q)] in ([], ["open"])
 
 
 def test_a_commit_that_is_called_twice_commits_once(options, cli):
@@ -107,6 +125,13 @@ def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
 
     with pytest.raises(WrongRun, match="it is a staged run, not a keyed one"):
         make(options | {"run": "tonight", "key": "id"})
+
+
+@pytest.mark.parametrize("make_one", [datasource.writer, datasource.stream_writer])
+def test_to_overwrite_a_queue_is_refused(options, state, make_one):
+    with pytest.raises(InvalidInput, match="mode 'overwrite' would mean to empty the queue first: write with mode 'append'"):
+        make_one(SCHEMA, options | {"name": "in"}, True)
+    assert state() == {}
 
 
 def test_the_batches_of_a_stream_come_once_each_by_their_number(options, cli):
