@@ -52,7 +52,7 @@ MUTANTS = [
            "put, and closed meanwhile", (1, 0)),
     Mutant("close_run leaves the run open", "runs", "close_run", '{"state": "committed", ', '{"state": "open", ',
            "put, and closed meanwhile", (1, 0)),
-    Mutant("drop_run does not look at what is staged", "runs", "drop_run", "if not known or staged:", "if not known:",
+    Mutant("drop_run does not look at what is staged", "runs", "drop_run", "if not known or staged or", "if not known or",
            "stage or clear up", (3, 0)),
     Mutant("stage does not watch the record", "protocol.staging", "Chunk.__init__", "Look((key, record),",
            "Look((key, key),", "stage or clear up", (2, 0)),

@@ -118,6 +118,7 @@ class _Screen:
             return
         if self._stage != (progress.stage, progress.batch):
             self._stage, self._began = (progress.stage, progress.batch), time.monotonic()
+            self.clear()                               # so that something of each stage is seen, however short it is
         rate = progress.done / max(time.monotonic() - self._began, 0.001)
         self._line.draw(lambda: f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s")
 

@@ -50,7 +50,7 @@ def feed(
 
     \b
     blueque feed backlog/ render --name 2026-11-21
-    blueque feed 'backlog/*.jsonl.gz' render --name night --window 500 --params scene,frame
+    blueque feed 'backlog/*.jsonl.gz' render --name night --params scene,frame
     blueque feed /data/incoming ingest --name incoming --follow
 
     PATH is a directory, with all below it, a file or a pattern; several may be given. The files are Parquet (pip install
