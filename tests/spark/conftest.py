@@ -42,3 +42,12 @@ def spark() -> Iterator[SparkSession]:
         found = bs.session("tests", "local[2,4]", **FAST)
     yield found
     found.stop()
+
+
+@pytest.fixture(autouse=True)
+def active(request: pytest.FixtureRequest) -> None:
+    """Have the session be that of this thread again: a test that forks leaves Java with another thread for ours."""
+    if "spark" in request.fixturenames:
+        from blueque.spark.sessions import activate  # here: see above
+
+        activate(request.getfixturevalue("spark"))
