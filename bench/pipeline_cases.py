@@ -8,7 +8,7 @@ from bench.case import Case, Lines, Target
 PIPELINE_CASES = [
     Case(
         "into", "From Spark into a queue",
-        "200,000 rows of 75 bytes of JSON; those of Spark from Parquet, in two partitions of one warm session in "
+        "500,000 rows of 75 bytes of JSON; those of Spark from Parquet, in two partitions of one warm session in "
         "local[2]. The raw limit: transactions of a thousand tasks of 1.0.0 (a hash of five fields each, one LPUSH), "
         "packed before the clock starts, over one socket, one sent ahead of the answer to the one before. Ours write "
         "1,000 tasks in a transaction, too, and the index of all tasks besides. The last is what one finds when one "
@@ -33,7 +33,7 @@ PIPELINE_CASES = [
     ),
     Case(
         "partitions", "The same by partitions",
-        "The same 200,000 rows in 1 to 8 partitions, on two cores, of which Redis takes one.",
+        "The same 500,000 rows in 1 to 8 partitions, on two cores, of which Redis takes one.",
         pipeline.partitions,
         [
             ("keyed", "`bs.enqueue`, rows/s"), ("written", "`write.format`, rows/s"), ("naive", "foreachPartition, rows/s"),
@@ -51,7 +51,7 @@ PIPELINE_CASES = [
     ),
     Case(
         "out_of", "From a queue into Spark, and into files",
-        "200,000 complete tasks. The raw limit: HMGET of 13 fields of each, a thousand in a write, packed before the "
+        "400,000 complete tasks. The raw limit: HMGET of 13 fields of each, a thousand in a write, packed before the "
         "clock starts, over one socket; replies parsed and thrown away. Reading with Spark goes into its `noop` sink. "
         "The archives are from end to end: read, written, published, compared and deleted.",
         pipeline.out_of, [("rate", "tasks/s")], "rate",

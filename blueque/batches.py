@@ -108,8 +108,7 @@ class Batches:
             if self._own is not None:
                 self._own.close()
         if plan.run is not None:
-            mark, shards = os.urandom(8).hex(), self._run["shards"]
-            close_run(self._redis, plan.queue, plan.run, shards, self._position, mark, time.time())
+            close_run(self._redis, self._run, self._position, os.urandom(8).hex(), time.time())
             prune_runs(self._redis, plan.queue)
 
     def _parts(self) -> Iterator[_Part | None]:
@@ -180,7 +179,7 @@ class Batches:
             return Batch(plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options)
         new = NewTasks(tasks, parameters, priorities, etas, [key.encode() for key in its_keys]).once()
         if plan.run is not None:
-            return RunBatch(plan.queue, plan.run, self._run["shards"], new, now, plan.options)
+            return RunBatch(self._run, new, now, plan.options)
         # A mark for each batch: a key that comes again in a later one must not look like our own success.
         return Batch(plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options)
 

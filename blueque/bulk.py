@@ -13,6 +13,7 @@ from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
+from blueque.run_record import Record
 from blueque.runs import KeyedRun
 from blueque.staging import Staging
 from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep
@@ -150,6 +151,19 @@ class ManyTasks:
         record = protocol.open_run(self._redis, self.name, run, kind, None, require_keep(keep), time.time())
         return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
 
+    def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
+        """Return a run that another process has opened, to put some of its rows.
+
+        record: what its `KeyedRun.record` says. options: as for `open_run`.
+        Raises RunDropped when that run is gone, even if there is a new one under its name.
+        Source: docs/protocol.md, "open_run".
+        """
+        return KeyedRun(self._redis, self._join(record), self._max_bytes, self.fields_of(**options))
+
+    def join_staging(self, record: Mapping[str, Any], **options: Unpack[Common]) -> Staging:
+        """The same for what `open_staging` has opened."""
+        return Staging(self._redis, self._join(record), self._max_bytes, self.fields_of(**options))
+
     def fields_of(
         self,
         *,
@@ -161,6 +175,12 @@ class ManyTasks:
     ) -> Options:
         """Return the fields of a task that is given these options of `enqueue`, with what the configuration adds."""
         return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
+
+    def _join(self, record: Mapping[str, Any]) -> Record:
+        return protocol.open_run(
+            self._redis, self.name, record["run"], record["kind"], record.get("shards"), record["keep"], time.time(),
+            record["created"],
+        )
 
     def _batches(
         self,

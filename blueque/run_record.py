@@ -18,6 +18,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "shards": int,
     "keep": int,
     "batch": int,
+    "query": str,
     "rows": int,
     "tasks": int,
     "decided_by": str,

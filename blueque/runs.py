@@ -36,11 +36,14 @@ class KeyedRun:
 
     What is put is visible, and may run, at once. Put all of it again after whatever has failed, in any order and from any
     number of processes: nothing doubles, not even what has run and was deleted meanwhile. Then close it.
+
+    record: as it was when the run was opened: for `Queue.join_run`, in other processes.
     """
 
     def __init__(
         self, redis: Redis, record: Record, max_bytes: int, options: Mapping[str, str | int | float]
     ) -> None:
+        self.record: Record = record
         self.name: str = record["run"]
         self.queue: str = record["queue"]
         self.shards: int = record["shards"]
@@ -96,12 +99,12 @@ class KeyedRun:
     def close(self, rows: int) -> RunOutcome:
         """Declare that all of the run is there: whoever puts or closes it from now on changes nothing.
 
-        rows: how many there were, for the record. Whoever calls this twice gets what was recorded first.
+        rows: how many there were, for the record. Whoever calls this twice gets what was recorded first. Raises RunDropped.
         Source: docs/protocol.md, "close_run".
         """
         mark = os.urandom(8).hex()
         counted = require_whole(rows, "rows", 0, MAX_ROWS)
-        record = protocol.close_run(self._redis, self.queue, self.name, self.shards, counted, mark, time.time())
+        record = protocol.close_run(self._redis, self.record, counted, mark, time.time())
         protocol.prune_runs(self._redis, self.queue)
         self.state = record["state"]
         outcome = RunOutcome(self.name, record["rows"], record["tasks"], record["decided_by"] != mark)
@@ -115,7 +118,7 @@ class KeyedRun:
         packed, now = rows.packed_keys(), time.time()
         ids = rows.ids if rows.ids is not None else ids_of_run_keys(self.queue, self.name, packed)
         tasks = rows.as_tasks(ids, packed, now).once()
-        return RunBatch(self.queue, self.name, self.shards, tasks, now, self._options)
+        return RunBatch(self.record, tasks, now, self._options)
 
     def _send(
         self, redis: Redis, batch: RunBatch, follower: RunBatch | None, meanwhile: Callable[[], Any] | None

@@ -28,11 +28,13 @@ class Staging:
 
     is_committed: it was decided when this object was made, or by its `commit`; there is nothing to stage.
     A stream has batches, of which each is decided for itself; it is never committed as a whole.
+    record: as it was when the run was opened: for `Queue.join_staging`, in other processes.
     """
 
     def __init__(
         self, redis: Redis, record: Record, max_bytes: int, options: Mapping[str, str | int | float]
     ) -> None:
+        self.record: Record = record
         self.name: str = record["run"]
         self.queue: str = record["queue"]
         self.is_stream: bool = record["kind"] == "stream"
@@ -69,22 +71,23 @@ class Staging:
         finally:
             own.close()
 
-    def commit(self, names: Sequence[str], batch: int | None = None) -> RunOutcome:
+    def commit(self, names: Sequence[str], batch: int | None = None, query: str | None = None) -> RunOutcome:
         """Have these chunks be the run, or this batch of the stream, in their order, and put their tasks in line.
 
         If it was decided before, by whomever, that is finished instead, and ours are discarded: is_replay. Should this
         call be interrupted, then a commit with the same name (and batch), or any other of a stream, finishes it.
         batch: of a stream: greater than that of the one before; the same again is a replay.
-        Raises RunDropped when a chunk is no longer staged, OldBatch when a later batch is committed; nothing is done then.
+        query: of a stream: a text that tells who counts these batches; another one under the same name is refused.
+        Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a later batch is committed;
+        WrongRun for another query. Nothing is done then.
         Source: docs/protocol.md, "commit_run".
         """
         number = self._require_batch(batch)
         chosen, mark = self._require_names(names), os.urandom(8).hex()
-        decide = protocol.commit_run
-        decision = decide(self._redis, self.queue, self.name, chosen, number, mark, time.time())
+        decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
         while decision.is_behind:
             finish(self._redis, self.queue, self.name)
-            decision = decide(self._redis, self.queue, self.name, chosen, number, mark, time.time())
+            decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
         record = finish(self._redis, self.queue, self.name)
         self.is_committed = not self.is_stream
         left = chosen if decision.is_late else decision.others
@@ -117,7 +120,7 @@ class Staging:
             raise InvalidInput("rows that are staged have no keys: see Queue.open_run")
         now = time.time()
         tasks = rows.as_tasks(random_ids(len(rows.parameters)), None, now)
-        return Chunk(self.queue, self.name, os.urandom(16).hex(), tasks, now, self._options)
+        return Chunk(self.record, os.urandom(16).hex(), tasks, now, self._options)
 
     def _send(
         self, redis: Redis, chunk: Chunk, follower: Chunk | None, meanwhile: Callable[[], Any] | None

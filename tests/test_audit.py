@@ -30,10 +30,11 @@ G, GPU, BARE = "gpus", "gpu_1", "bare"                 # a queue with lines, its
 LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
 
 
-def chunk(run: str, name: str, *tasks: str) -> Chunk:
+def chunk(run: str, name: str, *its: str) -> Chunk:
     """Return a chunk of tasks, of which the last is due in a hundred seconds if there are several."""
-    ids, etas = [task.encode() for task in tasks], [None, 100.0] if len(tasks) > 1 else None
-    return Chunk(Q, run, name, NewTasks(ids, [(b"p", False)] * len(ids), None, etas), 1.0, {})
+    ids, etas = [task.encode() for task in its], [None, 100.0] if len(its) > 1 else None
+    tasks = NewTasks(ids, [(b"p", False)] * len(ids), None, etas)
+    return Chunk({"run": run, "queue": Q, "created": 1.0}, name, tasks, 1.0, {})
 
 
 class House:
@@ -61,12 +62,12 @@ class House:
         redis = self.redis
         protocol.open_run(redis, Q, "staged", "staged", None, 60, 1.0)
         protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
-        protocol.open_run(redis, Q, "stream", "stream", None, 60, 1.0)
+        stream = protocol.open_run(redis, Q, "stream", "stream", None, 60, 1.0)
         protocol.stage(redis, chunk("stream", "c2", "decided"))
-        protocol.commit_run(redis, Q, "stream", ["c2"], 1, "m", 1.0)
-        protocol.open_run(redis, Q, "keyed", "keyed", 2, 60, 1.0)
+        protocol.commit_run(redis, stream, ["c2"], 1, "m", 1.0)
+        keyed = protocol.open_run(redis, Q, "keyed", "keyed", 2, 60, 1.0)
         later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
-        protocol.enqueue_run(redis, RunBatch(Q, "keyed", 2, later, 1.0, {}))
+        protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
         protocol.open_run(redis, Q, "idle_1", "keyed", 2, 60, 1.0)
 
     def _add_lines(self) -> None:

@@ -19,7 +19,7 @@ def queue(client):
 
 def decide(client, name, names, batch=None):
     """Be a committer who dies after the decision."""
-    protocol.commit_run(client._redis, Q, name, names, batch, "m", 1e9)
+    protocol.commit_run(client._redis, client.get_run(Q, name), names, batch, "m", 1e9)
 
 
 # runs

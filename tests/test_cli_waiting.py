@@ -466,7 +466,7 @@ def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, red
         codes, text = why(task)
         assert codes == ["staged"]
         assert "It is staged for run nightly, which is not decided" in text and "blueque runs video\n" in text
-    protocol.commit_run(redis, "video", "nightly", names, None, "m", 1.0)
+    protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
     assert "which is decided, and being put in line" in why(pending)[1]
     protocol.publish(redis, "video", "nightly", names[0])
     assert why(pending)[0] == ["next"]

@@ -359,6 +359,7 @@ STAGE = {
     **NEW, "RUN": RUN, "CHUNK": "c1", "PARAMETERS": "p", "NEW": ["t1", "t2"], "LATER": [], "ETA": [],
     "CONTENT": ["t1", "t2"],
 }
+RECORD = {"run": RUN, "queue": Q, "created": 9.25}       # as whoever has opened it knows it
 COMMIT = {**OPEN, "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
 PUBLISH = {
     **OPEN, **IN_NO_LINE, "CHUNK": "c1", "COUNT": 2, "TIMES": [], "ENTRIES": [9.25, "t1", 9.25, "t2"],
@@ -519,7 +520,7 @@ def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
 def run_batch(values: Values) -> RunBatch:
     """Return the sample's tasks as a batch of a keyed run of three shards."""
     tasks = NewTasks([task.encode() for task in values["TASK"]], [(b"p", False)] * 3, None, values["ETAS"], RUN_KEYS)
-    return RunBatch(Q, RUN, 3, tasks, 9.25, values.get("GIVEN"))
+    return RunBatch({**RECORD, "shards": 3}, tasks, 9.25, values.get("GIVEN"))
 
 
 def enqueue_run(values: Values) -> Given:
@@ -557,21 +558,28 @@ def forget_feed(redis: Redis) -> None:
     protocol.forget_feed(redis, Q, FEED)
 
 
-def opened(kind: str = "keyed", shards: int | None = None, queue: str = Q, run: str = RUN) -> Given:
-    return lambda redis: protocol.open_run(redis, queue, run, kind, shards, 60, 9.25)
+def opened(
+    kind: str = "keyed", shards: int | None = None, queue: str = Q, run: str = RUN, created: float | None = None
+) -> Given:
+    return lambda redis: protocol.open_run(redis, queue, run, kind, shards, 60, 9.25, created)
+
+
+def reopened(kind: str, shards: int | None = None) -> Given:
+    """Open a run later than whoever knows the RECORD has."""
+    return lambda redis: protocol.open_run(redis, Q, RUN, kind, shards, 60, 12.5)
 
 
 def close_run(mark: str = "m") -> Given:
-    return lambda redis: protocol.close_run(redis, Q, RUN, 3, 7, mark, 9.25)
+    return lambda redis: protocol.close_run(redis, {**RECORD, "shards": 3}, 7, mark, 9.25)
 
 
 def staged(chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any) -> Given:
     new = NewTasks([task.encode() for task in tasks or ("t1", "t2")], [(b"p", False)] * len(tasks or "12"), None, etas)
-    return lambda redis: protocol.stage(redis, Chunk(Q, RUN, chunk, new, 9.25, options))
+    return lambda redis: protocol.stage(redis, Chunk(RECORD, chunk, new, 9.25, options))
 
 
-def commit_run(*chunks: str, batch: int | None = None, mark: str = "m") -> Given:
-    return lambda redis: protocol.commit_run(redis, Q, RUN, chunks, batch, mark, 9.25)
+def commit_run(*chunks: str, batch: int | None = None, mark: str = "m", query: str | None = None) -> Given:
+    return lambda redis: protocol.commit_run(redis, RECORD, chunks, batch, mark, 9.25, query)
 
 
 def finish_run(redis: Redis) -> None:
@@ -966,6 +974,16 @@ SAMPLES = [
     Sample("close_run", "as usual", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
     Sample("close_run", "again", given(opened("keyed", 3), close_run()), close_run("n"), CLOSE, until="MULTI"),
     Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
+    Sample("close_run", "dropped, and made anew", reopened("keyed", 3), close_run(), CLOSE, until="MULTI",
+           refuses=RunDropped),
+    Sample("enqueue_run", "dropped, and made anew", reopened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI",
+           refuses=RunDropped),
+    Sample("stage", "dropped, and made anew", reopened("staged"), staged(), STAGE, until="MULTI", refuses=RunDropped),
+    Sample("open_run", "that another has opened", opened("staged"), opened("staged", created=9.25), OPEN),
+    Sample("open_run", "that another has opened, and is gone", nothing, opened("keyed", 3, created=9.25), OPEN,
+           until="MULTI", refuses=RunDropped),
+    Sample("open_run", "that another has opened, and was made anew", reopened("keyed", 3), opened("keyed", 3, created=9.25),
+           OPEN, until="MULTI", refuses=RunDropped),
     Sample("stage", "as usual", opened("staged"), staged(), STAGE),
     Sample("stage", "for a stream that is being published", given(opened("stream"), commit_run(batch=0)), staged(), STAGE),
     Sample("stage", "for later, with a priority", opened("staged"), staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
@@ -988,6 +1006,12 @@ SAMPLES = [
            commit_run("c1", batch=4), COMMIT, until="MULTI"),
     Sample("commit_run", "an older batch", given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
            commit_run("c1", batch=4), COMMIT, until="MULTI", refuses=OldBatch),
+    Sample("commit_run", "a batch of a query", given(opened("stream"), staged("c1"), staged("c2")),
+           commit_run("c1", "c2", batch=4, query="q1"), {**COMMIT, "BATCH": ["batch", 4, "query", "q1"]}, [CHUNKS]),
+    Sample("commit_run", "a batch of another query", given(opened("stream"), commit_run(batch=3, query="q2"), finish_run),
+           commit_run("c1", batch=4, query="q1"), COMMIT, until="MULTI", refuses=WrongRun),
+    Sample("commit_run", "of a run that was dropped and made anew", reopened("staged"), commit_run("c1"), COMMIT,
+           until="MULTI", refuses=RunDropped),
     Sample("commit_run", "discarded", given(opened("staged"), staged("c1"), discard), commit_run("c1"), COMMIT,
            until="MULTI", refuses=RunDropped),
     Sample("publish", "as usual", given(opened("staged"), staged("c1"), commit_run("c1")), publish(), PUBLISH, [IN_A_LINE]),

@@ -24,9 +24,8 @@ def leftovers(client):
 
 def age(cli, run, seconds):
     """Have a run, and what is staged for it, lie there for so long."""
-    for field in ("created", "decided"):
-        if cli.hexists(keys.run(Q, run), field):
-            cli.hincrbyfloat(keys.run(Q, run), field, -seconds)
+    if cli.hexists(keys.run(Q, run), "decided"):
+        cli.hincrbyfloat(keys.run(Q, run), "decided", -seconds)
     cli.zincrby(keys.runs(Q), -seconds, run)
     for name in cli.zrange(keys.staging(Q, run), 0, -1):
         cli.zincrby(keys.staging(Q, run), -seconds, name)
@@ -34,7 +33,7 @@ def age(cli, run, seconds):
 
 def decide(client, run, names, batch=None):
     """Be a committer who dies after the decision."""
-    protocol.commit_run(client._redis, Q, run, names, batch, "m", 1e9)
+    protocol.commit_run(client._redis, client.get_run(Q, run), names, batch, "m", 1e9)
 
 
 def found(leftovers, older_than=DAY):

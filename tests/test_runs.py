@@ -27,6 +27,14 @@ Q = "video"
 
 
 @pytest.fixture
+def theirs(url):
+    """Return the queue for another process."""
+    client = Client(url)
+    yield client.get_queue(Q)
+    client.close()
+
+
+@pytest.fixture
 def queue(client):
     return client.get_queue(Q)
 
@@ -219,6 +227,24 @@ def test_a_run_that_was_dropped_takes_nothing(queue, cli):
         run.close(3)
     assert len(line(cli)) == 3
     assert cli.keys(keys.ledger(Q, "r", "*")) == []
+
+
+def test_another_process_joins_the_run_that_was_opened_and_no_later_one(queue, theirs, cli):
+    run = queue.open_run("r", shards=2)
+    joined = theirs.join_run(json.loads(json.dumps(run.record)), priority=3)
+    assert (joined.name, joined.shards, put(joined, names(3))) == ("r", 2, 3)
+    assert cli.llen(keys.line(Q, "3")) == 3
+
+    assert protocol.drop_run(queue._redis, Q, "r")
+    with pytest.raises(RunDropped):
+        theirs.join_run(run.record)
+    assert not cli.exists(keys.run(Q, "r"))
+    later = queue.open_run("r", shards=2)
+    for attempt in (lambda: theirs.join_run(run.record), lambda: put(joined, names(5)), lambda: joined.close(3)):
+        with pytest.raises(RunDropped):
+            attempt()
+    assert later.close(0) == ("r", 0, 0, False)
+    assert theirs.join_run(later.record).state == "committed"
 
 
 @pytest.mark.parametrize("fate", ["running", "complete", "pending"])
@@ -458,7 +484,7 @@ def without_watch(run: Any, some: list[str], meet: Meet = lambda: None) -> int:
     if not new:
         return 0
     tasks = Rows([texts(some)[number] for number in new]).as_tasks([ids[number] for number in new], None, time.time())
-    run._redis.read(("MULTI",), *RunBatch(Q, run.name, 1, tasks, time.time(), {}).commands, ("EXEC",))
+    run._redis.read(("MULTI",), *RunBatch(run.record, tasks, time.time(), {}).commands, ("EXEC",))
     return len(new)
 
 

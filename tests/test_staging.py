@@ -162,7 +162,7 @@ def test_a_zombie_of_a_committed_run_writes_nothing(queue, theirs, state):
 
 def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(queue, theirs, client, cli):
     names = stage(queue.open_staging("s"), 3)
-    protocol.commit_run(client._redis, Q, "s", names, None, "m", 1.0)
+    protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     protocol.publish(client._redis, Q, "s", names[0])
     assert numbers(cli) == list(range(10))
     assert client.get_run(Q, "s").items() >= {"state": "committing", "tasks": 10, "unpublished": 2}.items()
@@ -174,11 +174,43 @@ def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(qu
     assert nothing_is_left(cli)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_another_process_joins_what_was_opened_and_nothing_later(queue, theirs, client, cli, stream):
+    staging, batch = queue.open_staging("s", stream=stream), 0 if stream else None
+    joined = theirs.join_staging(json.loads(json.dumps(staging.record)))
+    assert joined.is_stream == stream
+    names = [*stage(staging, 1), *stage(joined, 1)]
+
+    assert client.get_leftovers().drop(Q, "s")
+    with pytest.raises(RunDropped):
+        theirs.join_staging(staging.record)
+    later = queue.open_staging("s", stream=stream)
+    for attempt in (
+        lambda: theirs.join_staging(staging.record), lambda: stage(joined, 1), lambda: joined.commit(names, batch),
+        lambda: joined.commit([], batch),
+    ):
+        with pytest.raises(RunDropped):
+            attempt()
+    assert later.commit(stage(later, 1), batch) == ("s", 10, 10, False)
+
+
+def test_the_batches_of_a_stream_are_of_one_query(queue, client, cli):
+    stream = queue.open_staging("t", stream=True)
+    stream.commit(stage(stream, 1), 0, query="q")
+    names = stage(stream, 1)
+
+    for number in (0, 1):
+        with pytest.raises(WrongRun, match="its batches are of another query"):
+            stream.commit(names, number, query="r")
+    assert stream.commit(names, 1, query="q").tasks == stream.commit(stage(stream, 1), 2).tasks == 10
+    assert client.get_run(Q, "t").items() >= {"query": "q", "batch": 2}.items()
+
+
 def test_discarding_after_the_decision_deletes_nothing(queue, client, cli):
     """Spark calls abort with all messages when a commit has failed in the middle."""
     staging = queue.open_staging("s")
     names = stage(staging, 3)
-    protocol.commit_run(client._redis, Q, "s", names, None, "m", 1.0)
+    protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     protocol.publish(client._redis, Q, "s", names[0])
 
     assert staging.discard(names) == staging.discard() == 0
@@ -258,7 +290,7 @@ def test_an_audit_finds_nothing_wrong_with_what_is_staged_and_leaves_it(queue, c
     queue.open_run("k", shards=3).put(["a", "b"], texts(2))
     assert audit(client._redis) == []
 
-    protocol.commit_run(client._redis, Q, "s", names, None, "m", 1.0)
+    protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     protocol.publish(client._redis, Q, "s", names[0])
     assert audit(client._redis) == []
 
@@ -266,7 +298,7 @@ def test_an_audit_finds_nothing_wrong_with_what_is_staged_and_leaves_it(queue, c
 def test_a_decided_chunk_that_somebody_has_deleted_is_told_and_not_waited_for(queue, client, cli):
     staging = queue.open_staging("s")
     names = stage(staging, 2)
-    protocol.commit_run(client._redis, Q, "s", names, None, "m", 1.0)
+    protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     cli.delete(keys.staged(names[1]))
 
     with pytest.raises(RunDropped, match="1 of the chunks"):
@@ -316,7 +348,7 @@ def test_each_batch_of_a_stream_comes_once_and_the_record_knows_the_last(queue, 
 
 def test_a_batch_that_was_interrupted_is_finished_with_the_next_one(queue, theirs, client, cli):
     names = stage(queue.open_staging("t", stream=True), 3)
-    protocol.commit_run(client._redis, Q, "t", names, 4, "m", 1.0)
+    protocol.commit_run(client._redis, client.get_run(Q, "t"), names, 4, "m", 1.0)
     protocol.publish(client._redis, Q, "t", names[0])
 
     stream = theirs.open_staging("t", stream=True)

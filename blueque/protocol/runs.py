@@ -17,14 +17,15 @@ from blueque.protocol.transaction import Answer, Change, transact
 from blueque.run_record import Record, parse, require_same
 from blueque.task_id import octets_of, shards_of
 
-IDENTITY = ("run", "queue", "kind", "state")
+IDENTITY = ("run", "queue", "kind", "state", "created")
 
 
 class RunBatch(Batch):
-    """New tasks of a keyed run, packed for one transaction. Each id is there once."""
+    """New tasks of a keyed run, packed for one transaction. Each id is there once. record: of the run that is meant."""
 
-    def __init__(self, queue: str, run: str, shards: int, tasks: NewTasks, now: float, options: Options) -> None:
-        self.run = run
+    def __init__(self, record: Record, tasks: NewTasks, now: float, options: Options) -> None:
+        queue, run, shards = record["queue"], record["run"], record["shards"]
+        self.run, self.created = run, record["created"]
         self._moved = pack(("ZADD", keys.runs(queue), now, run))
         octets = octets_of(tasks.ids)
         self._octets = octets
@@ -84,10 +85,21 @@ class RunBatch(Batch):
         return keys.ledger(self.queue, self.run, shard)
 
 
-def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, keep: int, now: float) -> Record:
+def open_run(
+    redis: Redis,
+    queue: str,
+    run: str,
+    kind: str,
+    shards: int | None,
+    keep: int,
+    now: float,
+    created: float | None = None,
+) -> Record:
     """Make the record of a run if there is none, note that somebody is at work on it, and return it as it is.
 
     kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see close_run, finish_run.
+    created: of the record that is meant, by whoever takes part in a run that another has opened; raises RunDropped when
+    it is gone, even if there is a new one under its name: what the old one knew, the new one does not.
     """
     key = keys.run(queue, run)
     made: Record = {"run": run, "queue": queue, "kind": kind, "state": "open", "keep": keep, "created": now}
@@ -99,10 +111,14 @@ def open_run(redis: Redis, queue: str, run: str, kind: str, shards: int | None, 
             known = as_hash(reply)
             require_same(known, queue, run, kind)
             record = parse(known)
+            if created not in (None, record.get("created")):
+                raise RunDropped(run, queue)
             # Else whoever clears up would take one that is tried again for one that broke off long ago.
             if record.get("state") != "open":
                 return Answer(record)
             return Change([("ZADD", keys.runs(queue), now, run)], record)
+        if created is not None:
+            raise RunDropped(run, queue)
         return Change(
             [
                 ("HSET", key, *[word for field in made.items() for word in field]),
@@ -142,7 +158,7 @@ def _enqueue_run(
     tried: set[int] = set()                            # in the EXEC that was sent last
 
     def decide(identity: Sequence[str | None], *replies: Any) -> Answer | Change:
-        if not is_open(identity, batch.queue, batch.run, "keyed"):
+        if not is_open(identity, batch.queue, batch.run, ("keyed",), batch.created):
             return Answer([False] * count)
         listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
@@ -164,18 +180,20 @@ def _enqueue_run(
     return made
 
 
-def close_run(redis: Redis, queue: str, run: str, shards: int, rows: int, mark: str, now: float) -> Record:
+def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) -> Record:
     """Declare that all of a keyed run is there, forget its ledgers, and return its record; `decided_by` says whose doing.
 
-    shards: as in the record. rows: how many there were. mark: a random text, the same for every try.
+    opened: the record as it was when it was opened. rows: how many there were. mark: a random text, the same for every
+    try. Raises RunDropped.
     """
+    queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key = keys.run(queue, run)
     ledgers = [keys.ledger(queue, run, shard) for shard in range(shards)]
 
     def decide(reply: Sequence[str], *counts: int) -> Answer | Change:
         known = as_hash(reply)
         record = parse(known)
-        if not is_open([known.get(name) for name in IDENTITY], queue, run, "keyed"):
+        if not is_open([known.get(name) for name in IDENTITY], queue, run, ("keyed",), opened["created"]):
             return Answer(record)
         decided: Record = {"state": "committed", "rows": rows, "tasks": sum(counts), "decided_by": mark, "finished": now}
         return Change(
@@ -231,10 +249,17 @@ def prune_runs(redis: Redis, queue: str) -> int:
     return int(transact(redis, "prune_runs", Look(watch, [("EXISTS", key) for key in watch]), decide))
 
 
-def is_open(identity: Sequence[str | None], queue: str, run: str, *kinds: str) -> bool:
-    """Tell whether the run is open still, by the fields in IDENTITY. Raises RunDropped, WrongRun."""
+def is_open(
+    identity: Sequence[str | None], queue: str, run: str, kinds: Sequence[str], created: float | None
+) -> bool:
+    """Tell whether the run is open still, by the fields in IDENTITY. Raises RunDropped, WrongRun.
+
+    created: of the record that is meant; None: any that has this name.
+    """
     known: Mapping[str, str | None] = dict(zip(IDENTITY, identity, strict=True))
     if known["run"] is None:
         raise RunDropped(run, queue)
     require_same(known, queue, run, *kinds)
+    if created is not None and known["created"] != str(created):
+        raise RunDropped(run, queue)
     return known["state"] == "open"

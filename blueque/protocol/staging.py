@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash, pack
-from blueque.errors import OldBatch, RunDropped
+from blueque.errors import OldBatch, RunDropped, WrongRun
 from blueque.lines import DEFAULT, line_of
 from blueque.protocol.attempt import make_known
 from blueque.protocol.bulk import NewTasks, hashes
@@ -16,14 +16,17 @@ from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.run_record import Record, parse
 
+KINDS = ("staged", "stream")
+
 
 class Chunk:
-    """New tasks that are to be staged together, packed, under a name that nobody else has."""
+    """New tasks that are to be staged together, packed, under a name that nobody else has. record: of their run."""
 
-    def __init__(self, queue: str, run: str, name: str, tasks: NewTasks, now: float, options: Options) -> None:
-        self.queue, self.run, self.name = queue, run, name
-        key, record = keys.staged(name), keys.run(queue, run)
-        self.look = Look((key, record), (("EXISTS", key), ("HMGET", record, *IDENTITY)))
+    def __init__(self, record: Record, name: str, tasks: NewTasks, now: float, options: Options) -> None:
+        queue, run = record["queue"], record["run"]
+        self.queue, self.run, self.created, self.name = queue, run, record["created"], name
+        key, known = keys.staged(name), keys.run(queue, run)
+        self.look = Look((key, known), (("EXISTS", key), ("HMGET", known, *IDENTITY)))
         self.commands: list[Command] = [
             *hashes(queue, tasks, now, {**(options or {}), "run": run}),
             pack(("RPUSH", key, now, *_entries(tasks, options))),
@@ -53,7 +56,7 @@ def stage(
     """
 
     def decide(exists: int, identity: Sequence[str | None]) -> Answer | Change:
-        is_wanted = is_open(identity, chunk.queue, chunk.run, "staged", "stream") or identity[2] == "stream"
+        is_wanted = is_open(identity, chunk.queue, chunk.run, KINDS, chunk.created) or identity[2] == "stream"
         if exists or not is_wanted:
             return Answer(bool(exists))
         return Change(chunk.commands, True)
@@ -63,21 +66,31 @@ def stage(
 
 
 def commit_run(
-    redis: Redis, queue: str, run: str, names: Sequence[str], batch: int | None, mark: str, now: float
+    redis: Redis,
+    opened: Record,
+    names: Sequence[str],
+    batch: int | None,
+    mark: str,
+    now: float,
+    query: str | None = None,
 ) -> Decision:
     """Decide that these chunks are what the run consists of, or the batch of a stream, unless that is decided.
 
-    names: in the order in which their tasks are to run. batch: None if it is no stream. mark: a random text, the same for
-    every try. Raises RunDropped when one of them is no longer staged, OldBatch.
+    opened: the record as it was when it was opened. names: in the order in which their tasks are to run. batch: None if it
+    is no stream. mark: a random text, the same for every try. query: whose batches these are: of a stream all are of one.
+    Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun for another query.
     """
+    queue, run = opened["queue"], opened["run"]
     key, staging = keys.run(queue, run), keys.staging(queue, run)
     others: list[str] = []
 
     def decide(reply: Sequence[str], staged: Sequence[str]) -> Answer | Change:
         known = as_hash(reply)
         kind = "staged" if batch is None else "stream"
-        is_free = is_open([known.get(name) for name in IDENTITY], queue, run, kind)
+        is_free = is_open([known.get(name) for name in IDENTITY], queue, run, (kind,), opened["created"])
         record = parse(known)
+        if query is not None and record.get("query", query) != query:
+            raise WrongRun(run, queue, "its batches are of another query; one with a new checkpoint needs a new name")
         last = record.get("batch", -1)
         if batch is not None and batch < last:
             raise OldBatch(run, queue, batch, last)
@@ -90,6 +103,8 @@ def commit_run(
         decided: Record = {"state": "committing", "tasks": 0, "decided_by": mark, "decided": now}
         if batch is not None:
             decided["batch"] = batch
+        if query is not None:
+            decided["query"] = query
         commands: list[Command] = [("HSET", key, *[word for field in decided.items() for word in field])]
         if names:
             commands += [("ZREM", staging, *names), ("RPUSH", keys.manifest(queue, run), *names)]
@@ -142,7 +157,7 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
 
     def decide(reply: Sequence[str], unpublished: int) -> Answer | Change:
         known = as_hash(reply)
-        is_open([known.get(name) for name in IDENTITY], queue, run, "staged", "stream")
+        is_open([known.get(name) for name in IDENTITY], queue, run, KINDS, None)
         record = parse(known)
         if record["state"] != "committing":
             return Answer(record)

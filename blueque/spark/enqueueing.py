@@ -20,12 +20,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
-from blueque.run_record import Record
+from blueque.run_record import Record, require_same
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sessions import activate
 from blueque.spark.sink import ForAll, Sink, parse, write_options
-from blueque.spark.writer import COUNTS, KEEP_RANDOM, open_run, open_staging, warn_of_replay
+from blueque.spark.writer import COUNTS, KEEP_RANDOM, join_staging, open_run, open_staging, warn_of_replay
 from blueque.values import require_time
 
 if TYPE_CHECKING:
@@ -150,20 +150,20 @@ class _Job:
             self.sink = self.sink._replace(run=str(uuid.uuid4()), keep=self.sink.keep or KEEP_RANDOM)
         given = {"run": str(self.sink.run)} | ({} if self.sink.keep is None else {"keep": self.sink.keep})
         with self.sink.connected() as client:
-            open_staging(client, self.sink)            # if Redis does not answer, it is better said here
+            opened = open_staging(client, self.sink).record    # if Redis does not answer, it is better said here
         try:
             self._write(given, "nothing of it is visible")
         except BluequeError as error:
             # Decided is decided, even if the process that published is dead: then it is for us to finish.
-            if not self._is_finished(is_random, error):
+            if not self._is_finished(opened, is_random, error):
                 raise
         record = _record(self.sink)
         return record, record["tasks"]
 
-    def _is_finished(self, is_random: bool, error: BluequeError) -> bool:
+    def _is_finished(self, opened: Record, is_random: bool, error: BluequeError) -> bool:
         try:
             with self.sink.connected() as client:
-                staging = open_staging(client, self.sink)
+                staging = join_staging(client, self.sink, opened)
                 if staging.is_committed:
                     staging.commit([])
                 elif is_random:
@@ -199,9 +199,9 @@ def _replay(sink: Sink) -> Record | None:
         if record is None or record["state"] == "open":
             return None
         if record["kind"] == "staged" and not sink.keys:
-            open_staging(client, sink).commit([])
+            join_staging(client, sink, record).commit([])
         else:
-            open_run(client, sink)                     # refuses what is of another kind
+            require_same(record, sink.queue, str(sink.run), "keyed" if sink.keys else "staged")
     warn_of_replay(sink)
     return _record(sink)
 

@@ -69,10 +69,14 @@ class Sink(NamedTuple):
             client.close()
 
     @property
+    def for_all(self) -> dict[str, Any]:
+        """What is said of all tasks, as a queue takes it."""
+        return {**self.options, "priority": self.priority if isinstance(self.priority, int) else 0}
+
+    @property
     def constants(self) -> dict[str, Any]:
-        """What is said of all tasks, and of how long what was enqueued counts, as a queue takes it."""
-        kept = {} if self.keep is None else {"keep": self.keep}
-        return {**self.options, **kept, "priority": self.priority if isinstance(self.priority, int) else 0}
+        """The same, and how long what was enqueued counts."""
+        return self.for_all | ({} if self.keep is None else {"keep": self.keep})
 
 
 def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run") -> Sink:

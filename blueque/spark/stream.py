@@ -5,21 +5,29 @@ Spark tells the number of a batch to `commit` only. So workers stage under the n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from blueque.client import Client
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, RunDropped
 from blueque.rows import Rows
+from blueque.run_record import Record
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sink import Sink, parse
-from blueque.spark.writer import Report, accepted, chunks_of, open_staging, stage, written
+from blueque.spark.writer import Report, accepted, chunks_of, join_staging, open_staging, stage, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+QUERY_ID = "sql.streaming.queryId"                     # a property that Spark gives the jobs of a stream
+
+log = logging.getLogger("blueque")
 
 
 def make_stream_writer(schema: StructType, options: Mapping[str, str]) -> StreamWriter:
@@ -29,14 +37,17 @@ def make_stream_writer(schema: StructType, options: Mapping[str, str]) -> Stream
         raise InvalidInput("option 'name' is missing: a stream is known by its name, the same as long as its checkpoint")
     if sink.keys:
         raise InvalidInput("option 'key' is not for streams: each batch comes once as it is; with keys, use foreachBatch")
-    return StreamWriter(sink, lay_out(schema, sink))
+    layout = lay_out(schema, sink)
+    with sink.connected() as client:
+        return StreamWriter(sink, layout, open_staging(client, sink, is_stream=True).record)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream to a queue."""
 
-    def __init__(self, sink: Sink, layout: Layout) -> None:
+    def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
         self.sink, self.layout = sink, layout
+        self._record = record                          # of the stream that the planner has opened, and no later one
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
         """Stage what one task of Spark has of a batch; Spark calls this in its workers."""
@@ -45,19 +56,30 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Decide; what attempts that have died have staged is discarded."""
         done = accepted(messages)
+        query = next((report.query for report in done if report.query is not None), None)
         with self.sink.connected() as client:
-            outcome = open_staging(client, self.sink, is_stream=True).commit(chunks_of(done), batchId)
+            outcome = join_staging(client, self.sink, self._record).commit(chunks_of(done), batchId, query)
         rows = sum(report.rows for report in done)
         if outcome.is_replay and outcome.rows != rows:
-            raise InvalidInput(
+            told = (
                 f"stream {self.sink.run!r} of queue {self.sink.queue!r} has committed batch {batchId} with {outcome.rows} "
-                f"rows, and here it has {rows}: a query with a new checkpoint needs a new name"
+                f"rows, and here it has {rows}"
             )
+            if rows and query is None:                 # it may be one that counts from 0 again
+                raise InvalidInput(f"{told}: a query with a new checkpoint needs a new name")
+            log.warning("%s, which are left out: was the query changed before it was started again?", told)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Drop what was staged. What is decided stays, and is finished when the batch is tried again."""
-        with self.sink.connected() as client:
-            open_staging(client, self.sink, is_stream=True).discard(chunks_of(messages))
+        with self.sink.connected() as client, suppress(RunDropped):    # then nothing of it is staged any more
+            join_staging(client, self.sink, self._record).discard(chunks_of(messages))
 
     def _put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        report.chunks = stage(open_staging(client, self.sink, is_stream=True), pieces)
+        report.query = _query()
+        report.chunks = stage(join_staging(client, self.sink, self._record), pieces)
+
+
+def _query() -> str | None:
+    """Return Spark's id of the query that this process works for, which its checkpoint keeps; None: it does not say."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(QUERY_ID)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from blueque.client import Client
-from blueque.errors import BluequeError, InvalidInput
+from blueque.errors import BluequeError, InvalidInput, RunDropped
 from blueque.rows import Rows
+from blueque.run_record import Record
 from blueque.runs import KeyedRun
 from blueque.spark.chunks import by_shard, split
 from blueque.spark.layout import Layout, lay_out, read
@@ -44,12 +45,14 @@ class Report(WriterCommitMessage):
     """What a task of Spark has done. new: tasks that it has made. chunks: the names of what it has staged.
 
     refusal: why a row of it was refused. A task that fails is tried again by Spark, which would not make the row any better.
+    query: of a stream: Spark's id of the query.
     """
 
     rows: int = 0
     new: int = 0
     chunks: Sequence[str] = ()
     refusal: InvalidInput | None = None
+    query: str | None = None
 
     def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
         """Hand the rows on, and count them."""
@@ -69,11 +72,9 @@ def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
             is_random = sink.run is None
             if is_random:                              # once, when the write is planned; all that take part get a copy
                 sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
-            open_staging(client, sink)
-            return StagedWriter(sink, layout, is_random)
+            return StagedWriter(sink, layout, open_staging(client, sink).record, is_random)
         if sink.run is not None:
-            open_run(client, sink)                     # refuses a run of another kind, before there is work
-            return RunWriter(sink, layout)
+            return RunWriter(sink, layout, open_run(client, sink).record)
     return KeysWriter(sink, layout, counts)
 
 
@@ -95,15 +96,20 @@ class Writer(DataSourceArrowWriter):
 class RunWriter(Writer):
     """Writes rows of a named run with keys: they are visible as they are written, and each key makes one task."""
 
+    def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
+        super().__init__(sink, layout)
+        self._record = record                          # of the run that the planner has opened, and no later one
+
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        run = open_run(client, self.sink)
+        run = join_run(client, self.sink, self._record)
         if run.state == "open":
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with self.sink.connected() as client:
-            outcome = open_run(client, self.sink).close(sum(report.rows for report in accepted(messages)))
+            run = join_run(client, self.sink, self._record)
+            outcome = run.close(sum(report.rows for report in accepted(messages)))
         if outcome.is_replay:
             warn_of_replay(self.sink)
 
@@ -128,26 +134,27 @@ class KeysWriter(Writer):
 class StagedWriter(Writer):
     """Writes rows that become visible all at once, when all of them are there, or not at all."""
 
-    def __init__(self, sink: Sink, layout: Layout, is_random: bool = False) -> None:
+    def __init__(self, sink: Sink, layout: Layout, record: Record, is_random: bool = False) -> None:
         super().__init__(sink, layout)
+        self._record = record                          # of the run that the planner has opened, and no later one
         self._is_random = is_random                    # nobody else stages under this name
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        staging = open_staging(client, self.sink)
+        staging = join_staging(client, self.sink, self._record)
         if not staging.is_committed:
             report.chunks = stage(staging, pieces)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         chunks = chunks_of(accepted(messages))
         with self.sink.connected() as client:
-            outcome = open_staging(client, self.sink).commit(chunks)
+            outcome = join_staging(client, self.sink, self._record).commit(chunks)
         if outcome.is_replay:
             warn_of_replay(self.sink)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop what was staged. What is decided stays: Spark calls this after a `commit` that failed midway, too."""
-        with self.sink.connected() as client:
-            staging = open_staging(client, self.sink)
+        with self.sink.connected() as client, suppress(RunDropped):    # then nothing of it is staged any more
+            staging = join_staging(client, self.sink, self._record)
             if not self._is_random:
                 staging.discard(chunks_of(messages))
             elif not staging.is_committed:             # a task of Spark that is still at it is refused from now on
@@ -173,6 +180,14 @@ def open_run(client: Client, sink: Sink) -> KeyedRun:
 
 def open_staging(client: Client, sink: Sink, is_stream: bool = False) -> Staging:
     return client.get_queue(sink.queue).open_staging(sink.run, stream=is_stream, **sink.constants)
+
+
+def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
+    return client.get_queue(sink.queue).join_run(record, **sink.for_all)
+
+
+def join_staging(client: Client, sink: Sink, record: Record) -> Staging:
+    return client.get_queue(sink.queue).join_staging(record, **sink.for_all)
 
 
 def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:

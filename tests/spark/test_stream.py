@@ -55,6 +55,17 @@ def test_each_batch_comes_once_in_order_and_a_restart_goes_on(stream, mishap, cl
     assert client.get_run(Q, "in").items() >= {"kind": "stream", "state": "open", "batch": 3, "rows": ROWS}.items()
 
 
+def test_a_query_with_a_new_checkpoint_is_refused_under_the_old_name(stream, client, cli):
+    stream(2)
+
+    with pytest.raises(StreamingQueryException, match="one with a new checkpoint needs a new name"):
+        stream(0, checkpoint="another")                # whose first batch has the number and size of the last one
+    stream(0, checkpoint="another", name="another")
+    stream(1)
+
+    assert sum(pending(cli).values()) == 5 * ROWS and leftovers(cli) == []
+
+
 def test_a_row_that_is_refused_stops_the_stream_and_leaves_nothing(stream, cli):
     with pytest.raises(StreamingQueryException, match=r"TooLarge: row .*: the parameters take 8 bytes"):
         stream(1, max_bytes="5")

@@ -159,7 +159,7 @@ def test_a_batch_of_a_stream_that_is_aborted_may_be_tried_again(options, cli):
     [([0, 1], "has committed batch 1, so batch 0 is too late; a query with a new checkpoint needs a new name"),
      ([0], "has committed batch 0 with 2500 rows, and here it has 7: a query with a new checkpoint needs a new name")],
 )
-def test_a_new_checkpoint_under_an_old_name_is_refused(options, cli, numbers, sentence):
+def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(options, cli, numbers, sentence):
     writer = make(options | {"name": "in"}, is_stream=True)
     for number in numbers:
         writer.commit([write(writer, first=number * 2500)], number)
@@ -169,6 +169,44 @@ def test_a_new_checkpoint_under_an_old_name_is_refused(options, cli, numbers, se
         writer.commit([message], 0)
     writer.abort([message], 0)                         # as Spark does
     assert is_exact(cli, 2500 * len(numbers))
+
+
+def of(query, message):
+    message.query = query
+    return message
+
+
+def test_a_query_that_was_changed_before_its_decided_batch_came_again_goes_on(options, cli, caplog):
+    writer = make(options | {"name": "in"}, is_stream=True)
+    writer.commit([of("q1", write(writer))], 0)
+    writer.commit([of("q1", write(writer, rows=7))], 0)
+    assert "has committed batch 0 with 2500 rows, and here it has 7, which are left out" in caplog.text
+    with pytest.raises(WrongRun, match="its batches are of another query"):
+        writer.commit([of("q2", write(writer))], 1)
+    writer.commit([of("q1", write(writer, first=2500))], 1)
+
+    assert is_exact(cli, 5000)
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_made_anew(options, client, key, state):
+    options |= {"run": "tonight"} | ({"key": key} if key else {})
+    writer = make(options)
+    message = write(writer)
+    assert client.get_leftovers().drop(Q, "tonight")
+    with pytest.raises(RunDropped):
+        write(writer)
+    again = make(options)
+    before = state()
+
+    with pytest.raises(RunDropped):
+        write(writer)
+    with pytest.raises(RunDropped):
+        writer.commit([message])
+    writer.abort([message])
+
+    assert state() == before
+    again.commit([])
 
 
 @pytest.mark.parametrize(
