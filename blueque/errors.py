@@ -243,14 +243,17 @@ class BatchFailed(BluequeError):
 
 
 class JobFailed(BluequeError):
-    """A job of Spark that enqueues has failed. What Spark said of it is its `__cause__`.
+    """A job of Spark that enqueues, archives or compacts has failed.
 
-    run: under which the same can be tried again; None: it has none. reason: one sentence of what Spark said.
+    Its `__cause__` is the error of ours that stopped it, such as TooLarge, or else what Spark said, at length.
+    queue: None: it was for several. run: under which the same can be tried again; None: it has none.
+    reason: one sentence of what Spark said.
     """
 
-    def __init__(self, queue: str, run: str | None, reason: str, fate: str) -> None:
+    def __init__(self, queue: str | None, run: str | None, reason: str, fate: str) -> None:
+        of_queue = f" for queue {queue!r}" if queue is not None else ""
         of_run = f", run {run!r}" if run is not None else ""
-        super().__init__(f"the Spark job for queue {queue!r}{of_run} has failed: {reason}; {fate}")
+        super().__init__(f"the Spark job{of_queue}{of_run} has failed: {reason}; {fate}")
         self.queue, self.run, self.reason = queue, run, reason
 
 

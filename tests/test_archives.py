@@ -376,6 +376,41 @@ def test_one_that_failed_leaves_its_batch_to_the_next_at_once(url, cli, shelf):
     require_exact(cli, shelf, ids)
 
 
+def test_one_that_was_taken_for_dead_and_fails_blames_nobody_else(url, cli, redis, shelf, caplog):
+    ids = fill(cli, 30)
+
+    def write(redis, work) -> None:
+        if caplog.records:                             # of the second batch
+            archives.run.write(redis, work)
+            return
+        (writer,) = cli.hmget(keys.archive(QUEUE), "writer")
+        protocol.claim_batch(redis, QUEUE, "b", "another", {}, {}, 9.0, over=writer)
+        protocol.leave_batch(redis, QUEUE, work.batch, "another")
+        raise ArchiveRefused(work.staging, "is not there on node-7: driver and workers need the archive by the same path")
+
+    with caplog.at_level("WARNING", "blueque"):
+        run(url, shelf, engine=write)
+
+    assert "is another archiver's now" in caplog.text
+    require_exact(cli, shelf, ids)
+
+
+def test_one_that_fails_when_redis_is_away_says_why_it_failed(url, cli, shelf):
+    fill(cli, 30)
+
+    def write(redis, work) -> None:
+        redis.close()
+        cli.config_set("requirepass", "changed")
+        raise ArchiveRefused(work.staging, "is full")
+
+    try:
+        with pytest.raises(ArchiveRefused, match="is full"):
+            run(url, shelf, engine=write)
+    finally:
+        cli.execute_command("AUTH", "changed")
+        cli.config_set("requirepass", "")
+
+
 def tell_for_seconds(claim: claims.Claim, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -17,7 +17,7 @@ from blueque.archives.window import ended_before, window
 from blueque.client import Client
 from blueque.columns import ARCHIVE_FIELDS
 from blueque.connection import Redis
-from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput
+from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput, RedisAway, RedisRefused
 from blueque.places import FINISHED
 from blueque.settings import parse_duration
 from blueque.snapshots import Slice, Snapshot, require_statuses
@@ -206,8 +206,9 @@ class _Run:
         try:
             self._engine(self._redis, Work(self._queue, claim.batch, pieces, self._before, staging, total, tell))
             steps.write_down(self._directory, claim)
-        except OSError:
-            claim.make_sure()                          # or has another one removed what we have written?
+        except Exception:
+            with suppress(RedisAway, RedisRefused):    # then the first error says more
+                claim.make_sure()                      # or has another one removed what we have written?
             raise
         self._position += size
 

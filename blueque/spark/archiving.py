@@ -26,11 +26,11 @@ from blueque.archives.run import write as write_here
 from blueque.client import Client
 from blueque.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.connection import Redis
-from blueque.errors import ArchiveRefused, Contended
+from blueque.errors import ArchiveRefused, BluequeError, Contended
 from blueque.places import FINISHED
 from blueque.process import host_name
 from blueque.snapshots import SLICE, Slice, Snapshot
-from blueque.spark import executors
+from blueque.spark import executors, jobs
 from blueque.spark.reader import PATIENCE, TYPES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def archive(
     As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. So they need the same directory as
     the driver, by the same path, and the same address of Redis. The next run goes on where one was killed, of either kind.
     older_than: seconds since their end, or as "7d". limit: how many tasks at most.
-    Raises ArchiveRefused, InvalidInput, RedisAway.
+    Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another reason.
     """
     address = settings.redis_url()[0] if url is None else url
     return archive_with(
@@ -69,11 +69,11 @@ def compact(
     """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
 
     As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it loses and doubles nothing.
-    Raises ArchiveRefused, InvalidInput.
+    Raises ArchiveRefused, InvalidInput, JobFailed.
     """
     return compact_with(
         directory, min_files=min_files, target=target,
-        engine=lambda place, groups: executors.run(spark, _merge, [(place, group) for group in groups]),
+        engine=lambda place, groups: _merge_all(spark, place, groups),
     )
 
 
@@ -116,7 +116,9 @@ class Part(NamedTuple):
 def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
     """Write the files of a batch in the workers: an engine, see blueque/archives/run.py."""
     pieces = Snapshot("", 0.0, 0, tuple(work.pieces)).slices(PIECE)
-    folders = executors.run(spark, write_part, [Part(url, work.queue, piece, work.before, work.staging) for piece in pieces])
+    parts = [Part(url, work.queue, piece, work.before, work.staging) for piece in pieces]
+    with jobs.failing(work.queue, None, "nothing of this batch was deleted from Redis: run it again", (BluequeError,)):
+        folders = executors.run(spark, write_part, parts)
     staged = [[*layout.staged(folder)] for folder in folders]
     rows = _count_unique([path for files in staged for path, _ in files])
     if rows is None:
@@ -147,6 +149,11 @@ def write_part(part: Part) -> str:
         client.close()
     files.close()
     return folder
+
+
+def _merge_all(spark: SparkSession, place: Directory, groups: Sequence[Sequence[File]]) -> list[str]:
+    with jobs.failing(None, None, "the archive reads as before: run it again", (BluequeError,)):
+        return executors.run(spark, _merge, [(place, group) for group in groups])
 
 
 def _merge(work: tuple[Directory, Sequence[File]]) -> str:

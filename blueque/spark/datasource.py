@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blueque.errors import BluequeError, InvalidInput
+from blueque.spark import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
@@ -42,8 +43,8 @@ def _in_short(make: Callable[..., Made]) -> Callable[..., Made]:
         try:
             return make(*given)
         except BluequeError as error:
-            told = error
-        raise told.with_traceback(None) from None
+            short = jobs.told(error)
+        raise short.with_traceback(None) from None
 
     return made
 

@@ -16,10 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
+from blueque.errors import BluequeError, InvalidInput, InvalidType, RunDropped
 from blueque.run_record import Record, require_same
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
@@ -89,7 +86,8 @@ def enqueue(
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
     max_bytes: how much parameters may take. shards, shuffle: see docs/pipelines.md, "Speed".
     check: with a key, look over all rows before any is written, in one more pass over the frame; without, a row that is
-    refused fails the job when it is met. The other options are those of `Queue.enqueue`, for all tasks.
+    refused fails the job when it is met, and is the cause of JobFailed.
+    The other options are those of `Queue.enqueue`, for all tasks.
     Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue` raises.
     """
     began = time.monotonic()
@@ -102,7 +100,8 @@ def enqueue(
     if sink.run is not None and (known := _replay(sink)) is not None:
         return _outcome(sink, known, 0, began, is_replay=True)
     if sink.keys and check:
-        frames.check(df, layout)
+        with jobs.failing(sink.queue, sink.run, "nothing was written"):
+            frames.check(df, layout)
     job = _Job(df, sink, layout, said, shuffle)
     if sink.keys and sink.run is None:
         rows, new = job.enqueue_keys()
@@ -115,7 +114,7 @@ class _Job:
     """One job of Spark that writes a frame."""
 
     def __init__(self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool) -> None:
-        self.sink = sink
+        self.sink, self._run = sink, sink.run          # the latter as the user has named it
         self._frame = frames.form(df, layout)
         self._shuffle = shuffle
         # What the environment says here, it may not say where Spark plans.
@@ -175,13 +174,9 @@ class _Job:
 
     def _write(self, more: dict[str, str], fate: str) -> None:
         activate(self._frame.sparkSession)
-        try:
+        # With keys, some may have been written before one was refused.
+        with jobs.failing(self.sink.queue, self._run, fate, () if self.sink.keys else (InvalidInput,)):
             self._frame.write.format(FORMAT).options(**self._options | more).mode("append").save()
-        except (PySparkException, Py4JError) as error:
-            refusal = None if self.sink.keys else jobs.as_refusal(error)
-            if refusal is not None:
-                raise refusal from error
-            raise JobFailed(self.sink.queue, self.sink.run, jobs.reason(error)[1], fate) from error
 
 
 def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:

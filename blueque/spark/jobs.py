@@ -2,32 +2,92 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from blueque import errors
-from blueque.errors import BluequeError, InvalidInput, InvalidType
+from blueque.errors import BluequeError, InvalidInput, JobFailed
 
-_RAISED = re.compile(r"^blueque\.errors\.(\w+): (.+)$", re.MULTILINE)
-_LAST = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b): (.+)$", re.MULTILINE)
+E = TypeVar("E", bound=BluequeError)
 
+MAX_REASON = 300                                       # characters; all of it is in the cause
 
-def reason(error: BaseException) -> tuple[type[BluequeError] | None, str]:
-    """Return why a job has failed: the class of our own error if it was one, and a sentence."""
-    text = re.sub(r"\s*SQLSTATE: \w+", "", str(error))
-    ours = _RAISED.findall(text)
-    if ours:
-        name, sentence = ours[-1]
-        return getattr(errors, name, None), sentence
-    others = _LAST.findall(text)
-    if others:
-        return None, f"{others[-1][0]}: {others[-1][1]}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return None, lines[0] if lines else type(error).__name__
+_FACTS = "facts: "                                     # what comes before the attributes of an error of ours
+_RAISED = re.compile(rf"^blueque\.errors\.(\w+): (.+)(?:\n{_FACTS}(\{{.*\}})$)?", re.MULTILINE)
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+_LAST = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b: .+)$", re.MULTILINE)
+# What Java puts before the sentence.
+_CALL = re.compile(r"^An error occurred while calling \S+\n: ")
+_STAGE = re.compile(r"^Job aborted due to stage failure: .* most recent failure: Lost task [^:]*: ")
+_CLASS = re.compile(r"^(?:\w+[.$])+\w+: ")
 
 
-def as_refusal(error: BaseException) -> InvalidInput | None:
-    """Return the same error as if it had been raised here, if a job has failed because a value was refused."""
-    kind, sentence = reason(error)
-    if kind is None or not issubclass(kind, InvalidInput):
+@contextmanager
+def failing(
+    queue: str | None, run: str | None, fate: str, as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,)
+) -> Iterator[None]:
+    """Have a job that fails in here raise an error of ours: that which stopped it, if it is one of these, or JobFailed."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        own = raised(error)
+        if own is None:
+            raise JobFailed(queue, run, reason(error), fate) from error
+        if isinstance(own, as_it_was):
+            raise own from error
+        own.__cause__ = error
+        raise JobFailed(queue, run, str(own), fate) from own
+
+
+def told(error: E) -> E:
+    """Return the error with a note, by which `raised` knows its attributes where it comes as text only."""
+    facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    if facts and not hasattr(error, "__notes__"):
+        error.add_note(_FACTS + json.dumps(facts, default=str))
+    return error
+
+
+def raised(error: BaseException) -> BluequeError | None:
+    """Return the error of ours for which a job has failed, as if it had been raised here; None: it was none of ours."""
+    found = _RAISED.findall(_text(error))
+    kind: Any = getattr(errors, found[-1][0], None) if found else None
+    if not (isinstance(kind, type) and issubclass(kind, BluequeError)):
         return None
-    return InvalidType(sentence) if issubclass(kind, InvalidType) else InvalidInput(sentence)
+    _, sentence, facts = found[-1]
+    while not facts and "__init__" in vars(kind):      # whoever catches that one asks for its attributes
+        kind = kind.__bases__[0]
+    own: BluequeError = kind.__new__(kind)
+    own.args = (sentence,)
+    vars(own).update(json.loads(facts or "{}"))
+    return own
+
+
+def reason(error: BaseException) -> str:
+    """Return in a sentence why a job has failed."""
+    text = _text(error)
+    ours = _RAISED.findall(text)
+    others = _TRACEBACK.findall(text) or _LAST.findall(text)
+    if ours:
+        sentence = ours[-1][1]
+    elif others:
+        sentence = _CLASS.sub(lambda name: re.split(r"[.$]", name[0])[-1], others[-1])
+    else:
+        lines = [line.strip() for line in _CALL.sub("", text).splitlines() if line.strip()]
+        sentence = _without_classes(_STAGE.sub("", _without_classes(lines[0]))) if lines else type(error).__name__
+    return sentence if len(sentence) <= MAX_REASON else sentence[:MAX_REASON] + "..."
+
+
+def _without_classes(sentence: str) -> str:
+    while (shorter := _CLASS.sub("", sentence)) != sentence:
+        sentence = shorter
+    return sentence
+
+
+def _text(error: BaseException) -> str:
+    return re.sub(r"\s*SQLSTATE: \w+", "", str(error))

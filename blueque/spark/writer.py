@@ -24,6 +24,7 @@ from blueque.rows import Rows
 from blueque.run_record import Record
 from blueque.runs import KeyedRun
 from blueque.spark.chunks import by_shard, split
+from blueque.spark.jobs import told
 from blueque.spark.layout import Layout, lay_out, read
 from blueque.spark.sink import Sink, parse
 from blueque.staging import Staging
@@ -238,7 +239,7 @@ def accepted(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
     done = [message for message in messages if isinstance(message, Report)]
     for report in done:
         if report.refusal is not None:
-            raise report.refusal
+            raise told(report.refusal)
     return done
 
 

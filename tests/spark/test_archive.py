@@ -13,12 +13,13 @@ from typing import NamedTuple
 import psutil
 import pyarrow.parquet
 import pytest
+from pyspark.errors import PySparkException
 from running import ROOT, Programs, until
 
 import blueque.spark as bs
-from blueque import ArchiveRefused, InvalidInput, archives, keys
+from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, keys, protocol
 from blueque.archives import compaction, durable, layout, reading
-from blueque.spark import archiving
+from blueque.spark import archiving, executors
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
 
@@ -370,6 +371,58 @@ def test_files_that_are_compacted_while_one_looks_are_looked_for_again(
     frame = bs.read_archive(spark, directory, latest=is_latest)
 
     assert ids_of(frame) == sorted(ids)
+
+
+def lose_redis(part):
+    raise RedisAway("no Redis at redis://node-1: Connection refused")
+
+
+def run_out_of_disk(part):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "sentence"),
+    [
+        (lose_redis, RedisAway, "^no Redis at redis://node-1: Connection refused$"),
+        (
+            run_out_of_disk, JobFailed,
+            r"^the Spark job for queue 'render' has failed: OSError: \[Errno 28\] No space left on device; "
+            "nothing of this batch was deleted from Redis: run it again$",
+        ),
+    ],
+)
+def test_what_stops_a_worker_is_told_in_a_sentence(spark, url, cli, directory, monkeypatch, part, kind, sentence):
+    ids = seed(url, "render", 10)
+    monkeypatch.setattr(archiving, "write_part", part)
+
+    with pytest.raises(kind, match=sentence) as caught:
+        bs.archive(spark, "render", directory, url=url)
+
+    assert isinstance(caught.value.__cause__, PySparkException)
+    assert judge(cli, directory, ids) == (0, 0, 0)
+
+
+def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
+    spark, url, cli, redis, directory, monkeypatch, caplog
+):
+    ids = seed(url, "render", 10)
+    parts = executors.run
+
+    def overtaken(*given):
+        monkeypatch.undo()
+        record = cli.hgetall(keys.archive("render"))
+        protocol.claim_batch(redis, "render", "b", "another", {}, {}, 9.0, over=record["writer"])
+        durable.remove_tree(layout.open_(directory).stagings("render"))
+        protocol.leave_batch(redis, "render", record["batch"], "another")
+        return parts(*given)
+
+    monkeypatch.setattr(executors, "run", overtaken)
+    with caplog.at_level("WARNING", "blueque"):
+        bs.archive(spark, "render", directory, url=url)
+
+    assert "is another archiver's now" in caplog.text
+    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(bs.read_archive(spark, directory)) == sorted(ids)
 
 
 def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
@@ -164,10 +165,28 @@ def test_values_that_no_task_may_have_are_found_before_any_row_is_written(
 def test_without_a_key_one_row_that_is_refused_leaves_nothing(spark, cli, enqueue, state):
     frame = spark.range(0, 8000, 1, 2).selectExpr("id", "if(id = 7999, repeat('x', 200), '') as p")
 
-    with pytest.raises(InvalidInput, match=r"row '.*7999.*xxx\.\.\.': the parameters take 218 bytes; the limit is 100"):
+    sentence = r"row '.*7999.*xxx\.\.\.': the parameters take 218 bytes; the limit is 100"
+    with pytest.raises(TooLarge, match=sentence) as refused:
         enqueue(frame, max_bytes=100)
 
+    assert (refused.value.size, refused.value.limit) == (218, 100)
     assert state() == {keys.QUEUES: {Q: 0.0}}
+
+
+def test_what_a_worker_has_refused_is_the_cause_where_rows_may_be_written_already(df, enqueue):
+    with pytest.raises(JobFailed, match="bytes; the limit is 10 bytes; what was written stays") as failed:
+        enqueue(df, key="scene", params=["scene"], run="tonight", max_bytes=10, check=False)
+
+    assert isinstance(failed.value.__cause__, TooLarge) and failed.value.__cause__.limit == 10
+
+
+def test_a_frame_that_cannot_be_computed_fails_in_a_sentence(spark, enqueue):
+    frame = spark.range(4).selectExpr("id", "1 / (id - 2) as x", "cast(1 / (id - 2) as timestamp) as due")
+    sentence = r"^the Spark job for queue 'render' has failed: \[DIVIDE_BY_ZERO\] Division by zero.*; nothing "
+    for said, fate in ({}, "of it is visible$"), ({"key": "id", "eta": "due"}, "was written$"):
+        with pytest.raises(JobFailed, match=sentence + fate) as failed:
+            enqueue(frame, **said)
+        assert "\n" not in str(failed.value) and isinstance(failed.value.__cause__, PySparkException)
 
 
 def test_a_run_of_another_kind_is_refused(df, enqueue):

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from blueque import InvalidInput, RunDropped, TooLarge, WrongRun, keys
+from blueque import (
+    BluequeError,
+    InvalidInput,
+    InvalidType,
+    OldBatch,
+    OutcomeUnknown,
+    RedisAway,
+    RunDropped,
+    TooLarge,
+    WrongRun,
+    keys,
+)
 from blueque.spark import datasource, jobs
 from spark.exact import is_exact, leftovers, pending
 
@@ -232,16 +244,51 @@ def test_what_is_no_stream_is_refused(options, state, more, sentence):
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "sentence"),
+    ("said", "sentence"),
     [
-        ("[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000", "RedisAway", "no Redis"),
-        ("Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\n", "TooLarge", "row"),
-        ("Job aborted: Python worker exited unexpectedly (crashed): pyspark.errors.X: it\nSQLSTATE: 1", None, "Job aborted"),
-        ("An error\nTraceback\n  File\nmy.module.OddError: odd", None, "OddError: odd"),
-        ("", None, "Exception"),
+        ("[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000", "no Redis"),
+        ("Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\nfacts: {}\n", "row"),
+        ("An error\nTraceback (most recent call last):\n  File\nKeyError: 'x'\nSQLSTATE: 1", "KeyError: 'x'"),
+        ("An error\nTraceback (most recent call last):\n  File\n\tx\nmy.module.Odd: it\nand more", "Odd: it"),
+        ("An error\nTraceback (most recent call last):\n  File\nmy.Odd\n", "my.Odd"),
+        ("An error\nmy.module.OddError: odd", "OddError: odd"),
+        (
+            "An error occurred while calling o7.save.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
+            "Task 0 in stage 4.0 failed 4 times, most recent failure: Lost task 0.3 in stage 4.0 (TID 26) (localhost): "
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).\n\tat org.apache",
+            "Python worker exited unexpectedly (crashed).",
+        ),
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==", "[DIVIDE_BY_ZERO] Division by zero."),
+        ("x" * 1000, "x" * jobs.MAX_REASON + "..."),
+        ("", "Exception"),
     ],
 )
-def test_why_a_job_has_failed_is_one_sentence(said, kind, sentence):
-    found, reason = jobs.reason(Exception(said))
+def test_why_a_job_has_failed_is_one_sentence(said, sentence):
+    assert jobs.reason(Exception(said)) == sentence
 
-    assert (found and found.__name__, reason[: len(sentence)]) == (kind, sentence)
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TooLarge("row 'é'", 218, 100), OldBatch("incoming", "render", 3, 7), WrongRun("tonight", "render", "it is staged"),
+        InvalidType("a value"), OutcomeUnknown("no answer", "task-1"), RedisAway("no Redis"),
+    ],
+)
+def test_an_error_of_ours_is_the_same_after_spark_has_made_text_of_it(error):
+    facts = vars(error).copy()
+    try:
+        raise jobs.told(jobs.told(pickle.loads(pickle.dumps(error))))
+    except BluequeError:
+        text = f"[PYTHON_DATA_SOURCE_ERROR] Failed: {traceback.format_exc()} SQLSTATE: 38000"
+
+    again = jobs.raised(Exception(text))
+
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), facts)
+
+
+def test_an_error_without_its_attributes_is_of_a_class_that_has_none():
+    for said, kind in [("TooLarge: row", InvalidInput), ("OutcomeUnknown: no answer", RedisAway), ("Strange: x", None)]:
+        again = jobs.raised(Exception(f"Traceback\nblueque.errors.{said}\n"))
+
+        assert again is None if kind is None else type(again) is kind
+    assert jobs.raised(Exception("ValueError: x")) is None
