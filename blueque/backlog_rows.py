@@ -32,12 +32,14 @@ class Block(NamedTuple):
 
     parameters, keys: of each; of those that are left out, anything. sizes: the bytes that each takes in the file, if known.
     left_out: by their place, rows that become no task, and why; None: they are blank.
+    checksums: of the file as far as the end of each, if that is known.
     """
 
     parameters: Sequence[Encoded] = ()
     keys: Sequence[bytes] | None = None
     left_out: Mapping[int, BacklogRefused | None] = {}
     sizes: Sequence[int] | None = None
+    checksums: Sequence[int] | None = None
 
 
 class Portion:
@@ -56,30 +58,31 @@ class Portion:
 
 
 class Rows(ABC):
-    """The rows of one file from some row on. row, offset: where the next one is, as in protocol.feeding.Cursor."""
+    """The rows of one file from some row on. row, offset, crc: where the next one is, as in protocol.feeding.Cursor."""
 
     unit = "row"
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int, offset: int) -> None:
-        self.file, self.shape, self.row, self.offset = file, shape, row, offset
+    def __init__(self, file: BacklogFile, shape: Shape, row: int, offset: int, crc: int = 0) -> None:
+        self.file, self.shape, self.row, self.offset, self.crc = file, shape, row, offset, crc
         self._block, self._at = Block(), 0
 
     def take(self, portion: Portion, count: int, room: int) -> bool:
         """Add rows, until the portion has so many, or that many bytes of parameters; False: the file has no more.
 
+        Blank ones that follow are added in any case, so that the end of the file is seen with its last row.
         Raises BacklogRefused for a bad row; those before it are added by then.
         """
-        while portion.rows < count and portion.size < room:
-            if self._at == len(self._block.parameters):
-                block = self._read()
-                if block is None:
-                    return False
-                self._block, self._at = block, 0
-            elif self._at not in self._block.left_out:
-                self._give(portion, count - portion.rows, room)
-            else:
+        while self._fill():
+            is_full = portion.rows >= count or portion.size >= room
+            if self._at in self._block.left_out:
+                if is_full and self._block.left_out[self._at] is not None:
+                    return True
                 self._leave_out(portion)
-        return True
+            elif is_full:
+                return True
+            else:
+                self._give(portion, count - portion.rows, room)
+        return False
 
     @abstractmethod
     def close(self) -> None:
@@ -93,6 +96,15 @@ class Rows(ABC):
     @abstractmethod
     def _read(self) -> Block | None:
         """Return the next rows; None: there are no more."""
+
+    def _fill(self) -> bool:
+        """Have a row at hand; False: there are no more."""
+        while self._at == len(self._block.parameters):
+            block = self._read()
+            if block is None:
+                return False
+            self._block, self._at = block, 0
+        return True
 
     def _give(self, portion: Portion, count: int, room: int) -> None:
         block, end = self._block, min(self._at + count, len(self._block.parameters))
@@ -124,6 +136,8 @@ class Rows(ABC):
     def _advance(self, portion: Portion, count: int) -> None:
         if self._block.sizes is not None:
             self.offset += sum(self._block.sizes[self._at : self._at + count])
+        if self._block.checksums is not None:
+            self.crc = self._block.checksums[self._at + count - 1]
         self._at += count
         self.row += count
         portion.rows += count

@@ -17,6 +17,7 @@ from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
 from blueque.task_id import ids_of_feed
+from blueque.wording import count
 
 MAX_BYTES = 4 << 20                                    # of parameters in a chunk: Redis does nothing else meanwhile
 COUNTED = 1000                                         # files whose rows are counted beforehand, for the progress
@@ -44,7 +45,8 @@ class FeedChunks:
         self.news: dict[str, str] = {}                 # files that are done, and whose marks no chunk has taken along
         self.ahead: deque[BacklogFile] = deque()       # the files that are not done
         self._backlog, self._shape, self._aim, self._size, self._cursor = backlog, shape, aim, size, start
-        self._rows: Rows | None = None
+        self._rows: Rows | None = None                 # of the first file ahead
+        self._mark = ""                                # of that file
         self._refusal: BacklogRefused | None = None
         self._bad: list[BacklogRefused] = []
         self._behind = self._all = 0                   # bytes of files that are done, and of all
@@ -57,11 +59,13 @@ class FeedChunks:
         if last and last not in self.done and last not in {one.name for one in files}:
             raise BacklogRefused(last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed")
         for one in files:
-            known = self.done.get(one.name, self._cursor.mark if one.name == last else None)
-            if known is None and last and one.order < last.split("/"):
+            if one.name in self.done:
+                if one.name not in self._checked or one.name == last:
+                    self._require_same(one, self.done[one.name])
+            elif one.name == last:
+                self._cursor = self._cursor._replace(mark=self._require_same_rows(one))
+            elif last and one.order < last.split("/"):
                 raise BacklogRefused(one.name, None, f"it comes too late: files are fed in order, and {last} had its turn")
-            if known is not None and (one.name not in self._checked or one.name == last):
-                self._require_same(one, known)
         self.ahead = deque(one for one in files if one.name not in self.done)
         self._behind = sum(map(size_of, self.done.values()))
         self._all = self._behind + sum(map(_size, self.ahead))
@@ -85,7 +89,7 @@ class FeedChunks:
 
     def share(self) -> float:
         """Return which part of the backlog is in chunks, 0 to 1, by the bytes of its files."""
-        part = self._rows.share * size_of(self._cursor.mark) if self._rows is not None else 0.0
+        part = self._rows.share * size_of(self._mark) if self._rows is not None else 0.0
         return min((self._behind + part) / max(self._all, 1), 1.0)
 
     def renew(self, chunk: FeedChunk) -> FeedChunk:
@@ -111,50 +115,67 @@ class FeedChunks:
 
     def _take(self, portion: Portion, before: int) -> None:
         assert self._rows is not None
+        rows, file = self._rows, self.ahead[0]
         try:
-            is_over = not self._rows.take(portion, self._size, MAX_BYTES)
+            is_over = not rows.take(portion, self._size, MAX_BYTES)
         finally:                                       # a bad row, too, comes after good ones
-            rows = before + portion.rows
-            self._cursor = self._cursor._replace(row=self._rows.row, offset=self._rows.offset, rows=rows)
+            if rows.row:                               # else nothing of the file is fed, and it may still be changed
+                done = before + portion.rows
+                self._cursor = Cursor(file.name, self._mark, rows.row, rows.offset, rows.crc, done)
         if is_over:
-            file = self.ahead.popleft()
-            self._rows.close()
+            self.ahead.popleft()
+            rows.close()
             self._rows = None
-            self._require_same(file, self._cursor.mark)
-            self.done[file.name] = self.news[file.name] = self._cursor.mark
-            self._behind += size_of(self._cursor.mark)
+            self._require_same(file, self._mark)
+            self.done[file.name] = self.news[file.name] = self._mark
+            self._behind += size_of(self._mark)
 
     def _open(self) -> bool:
         """Open the file whose turn it is; False: there is none."""
         if not self.ahead:
             return False
         last, file = self._cursor, self.ahead[0]
-        if file.name != last.file:
-            last = last._replace(file=file.name, mark=mark_of(file), row=0, offset=0)
+        is_begun = file.name == last.file
+        self._mark = last.mark if is_begun else mark_of(file)
         kind = ParquetRows if file.is_parquet else JsonRows
-        self._rows = kind(file, self._shape, last.row, last.offset)
-        self._cursor = last
+        place = (last.row, last.offset, last.crc) if is_begun else (0, 0, 0)
+        self._rows = kind(file, self._shape, *place)
         return True
 
     def _pack(self, portion: Portion, before: int) -> FeedChunk:
-        aim = self._aim
+        aim, after = self._aim, self._cursor._replace(share=round(self.share(), 4))
         self._bad += portion.bad
         news, self.news = self.news, {}
         if not portion.parameters:
-            return FeedChunk(before, self._cursor, None, len(portion.bad), news)
+            return FeedChunk(before, after, None, len(portion.bad), news)
         has_keys = self._shape.key is not None
         texts = portion.keys if has_keys else [b"%d" % (before + place) for place in portion.places]
         ids = ids_of_feed(aim.queue, aim.feed if has_keys else aim.instance, texts)
         tasks = NewTasks(ids, portion.parameters, keys=portion.keys if has_keys else None)
-        return FeedChunk(before, self._cursor, self._batch(tasks.once() if has_keys else tasks), len(portion.bad), news)
+        return FeedChunk(before, after, self._batch(tasks.once() if has_keys else tasks), len(portion.bad), news)
 
     def _batch(self, tasks: NewTasks) -> Batch:
         return Batch(self._aim.queue, tasks, time.time(), {**(self._aim.options or {}), "run": self._aim.feed})
 
     def _require_same(self, file: BacklogFile, mark: str) -> None:
         if mark_of(file, mark) != mark:
-            raise BacklogRefused(file.name, None, "it has changed since it was fed, or half of it")
+            raise BacklogRefused(file.name, None, "it has changed since it was fed, or while it was")
         self._checked.add(file.name)
+
+    def _require_same_rows(self, file: BacklogFile) -> str:
+        """Return the mark of a file that was begun: the one that is known, or, if it changed behind its rows that are fed,
+        that of now.
+        """
+        last = self._cursor
+        mark = mark_of(file, last.mark)
+        if mark != last.mark:
+            if file.is_parquet:
+                raise BacklogRefused(file.name, None, f"it has changed, and {last.row:,} of its rows are fed already")
+            rows = JsonRows(file, self._shape, last.row)
+            rows.close()
+            if (rows.offset, rows.crc) != (last.offset, last.crc):
+                raise BacklogRefused(file.name, None, f"its first {count(last.row, 'line')} were fed, and have changed")
+        return mark
 
 
 def _size(file: BacklogFile) -> int:

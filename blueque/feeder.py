@@ -55,11 +55,12 @@ def feed(
     """Make a task of each row of a backlog, once and in order, and never have more than `window` tasks wait for it.
 
     source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or JSON lines, also .gz.
-        Files are fed in the order of their names. They must appear whole, and may be removed once they are fed.
+        Files are fed in the order of their names. They must appear whole, and may be removed once they are fed. What comes
+        behind the rows that are fed may be repaired in JSON lines; a Parquet file counts as a whole.
     name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a second one at a time waits.
     params: the columns that make the dict of parameters, all if left out; or one name: the value of that column alone.
     key: the column of which the id of the task is made: no second one is made as long as the first is in Redis.
-    skip_bad: leave out rows that can be no task; else the first one ends the feed.
+    skip_bad: leave out rows that can be no task; else the first one ends the feed, until it is repaired.
     follow: wait for more files, whose names must sort after the others. wait: for another feeder of that name to end.
     stop: set it from anywhere to have it return between two chunks. progress: called often, with a FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.

@@ -39,7 +39,5 @@ def lines(redis: Redis, queue: str) -> list[str]:
 
 def cursor(record: Record) -> Cursor:
     """Return how far a feed is."""
-    return Cursor(
-        record.get("file", ""), record.get("mark", ""), int(record.get("row", 0)), int(record.get("offset", 0)),
-        int(record.get("rows", 0)),
-    )
+    row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
+    return Cursor(record.get("file", ""), record.get("mark", ""), row, offset, crc, rows, float(record.get("share", 0)))

@@ -20,12 +20,12 @@ _LONGEST = 64 << 20                                    # bytes of a line; a file
 
 
 class JsonRows(Rows):
-    """The lines of one file, compressed with gzip or not."""
+    """The lines of one file, compressed with gzip or not. Without an offset those before are read, and counted in `crc`."""
 
     unit = "line"
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0) -> None:
-        super().__init__(file, shape, row, offset)
+    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0) -> None:
+        super().__init__(file, shape, row, offset, crc)
         self._encode = quick_encoder("the parameters", shape.max_bytes)
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
         self._is_whole = shape.params is None and shape.key is None and not file.constants
@@ -33,8 +33,11 @@ class JsonRows(Rows):
             self._packed: IO[bytes] | None = None      # the file, if it is compressed
             self._size = os.path.getsize(file.path)
             self._stream = self._open()
-        except (OSError, EOFError, zlib.error) as error:
+        except OSError as error:
             raise self._unreadable(error) from error
+        self._checksum = self.crc                      # of what was read; `crc` is of what was taken
+        if row and not self.offset:
+            self._skip(row)
 
     def close(self) -> None:
         self._stream.close()
@@ -47,25 +50,31 @@ class JsonRows(Rows):
         return place / max(self._size, 1)
 
     def _open(self) -> IO[bytes]:
-        """Open the file where the next row begins."""
+        """Open the file where the next row begins, if that is known; else at its beginning."""
         opened = open(self.file.path, "rb", _BYTES)  # noqa: SIM115  # closed in `close`
         if not self.file.path.lower().endswith(".gz"):
             opened.seek(self.offset)
-            if self.offset:
-                return opened
-            stream: IO[bytes] = opened
-        else:
-            self.offset, self._packed = 0, opened
-            stream = cast(IO[bytes], io.BufferedReader(gzip.GzipFile(fileobj=opened), _BYTES))
-        for _ in range(self.row):
-            stream.readline()
-        return stream
+            return opened
+        self.offset, self._packed = 0, opened
+        return cast(IO[bytes], io.BufferedReader(gzip.GzipFile(fileobj=opened), _BYTES))
+
+    def _skip(self, count: int) -> None:
+        self._checksum = 0
+        try:
+            for _ in range(count):
+                _, length = self._line()
+                self.offset += length if self._packed is None else 0
+        except BacklogRefused:
+            self.close()
+            raise
+        self.crc = self._checksum
 
     def _read(self) -> Block | None:
         parameters: list[Encoded] = []
         keys: list[bytes] = []
         left_out: dict[int, BacklogRefused | None] = {}
         sizes: list[int] = []
+        checksums: list[int] = []
         size = 0
         while len(sizes) < _LINES and size < _BYTES:
             line, length = self._line()
@@ -84,20 +93,24 @@ class JsonRows(Rows):
             parameters.append(text)
             keys.append(key)
             sizes.append(length)
+            checksums.append(self._checksum)
             size += length
         if not sizes:
             return None
-        return Block(parameters, keys if self.shape.key else None, left_out, sizes if self._packed is None else None)
+        known = sizes if self._packed is None else None
+        return Block(parameters, keys if self.shape.key else None, left_out, known, checksums)
 
     def _line(self) -> tuple[bytes, int]:
         """Return the next line, or the beginning of one that is too long, and how many bytes it takes; 0: there is none."""
         try:
             line = self._stream.readline(_LONGEST)
             length = len(line)
+            self._checksum = zlib.crc32(line, self._checksum)
             end = line
             while len(end) == _LONGEST and not end.endswith(b"\n"):
                 end = self._stream.readline(_LONGEST)
                 length += len(end)
+                self._checksum = zlib.crc32(end, self._checksum)
         except (OSError, EOFError, zlib.error) as error:
             raise self._unreadable(error) from error
         return line, length

@@ -25,7 +25,7 @@ ToJson = Callable[[Any], Any]
 class ParquetRows(Rows):
     """The rows of one file."""
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0) -> None:
+    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0) -> None:
         super().__init__(file, shape, row, 0)
         self._pa = pyarrow()
         import pyarrow.parquet as parquet  # here, for it takes 100 ms; pyarrow() has told if it is missing

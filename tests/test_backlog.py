@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -150,9 +151,12 @@ def test_reading_goes_on_anywhere(write, name):
         first = open_rows(path)
         first.take(Portion(), row, EVERYTHING)
         assert first.row == row
+        assert first.crc == zlib.crc32("".join(f"{line}\n" for line in lines[:row]).encode())
         assert first.offset == (0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row]))
         assert values(path, row=row, offset=first.offset) == [{"n": n} for n in range(row, 2500)]
         assert values(path, row=row) == [{"n": n} for n in range(row, 2500)]
+        again = open_rows(path, row=row)
+        assert (again.offset, again.crc) == (first.offset, first.crc)
 
 
 def test_a_byte_order_mark_and_a_missing_end_of_line_are_no_matter(write):
@@ -341,7 +345,9 @@ def test_a_large_file_takes_little_memory(tmp_path):
         from blueque.parquet_rows import ParquetRows
         rows, count = ParquetRows(BacklogFile("a", {str(tmp_path / "a.parquet")!r}, {{}}), Shape()), 0
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        while rows.take(portion := Portion(), 1000, 1 << 22):
+        has_more = True
+        while has_more:
+            has_more = rows.take(portion := Portion(), 1000, 1 << 22)
             count += portion.rows
         print(count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     """

@@ -116,7 +116,7 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
     assert program.code == 2
     assert program.log.splitlines() == [
         "blueque: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))",
-        "1,501 rows are fed. With --skip-bad it goes on behind such rows.",
+        "1,501 rows done. Repair it and run the same again, or leave such rows out with --skip-bad.",
     ]
     program = run("--skip-bad")
     assert program.code == 0 and "30 bad rows left out" in program.printed

@@ -371,7 +371,7 @@ FEED = 'b 1 "x"'
 OPEN_FEED = {**TASK, "FEED": FEED, "SOURCE": "backlog/", "FACTS": flat(FACTS), "FEEDER": list(FEEDER), "DONE": [], "BEAT": 5}
 FEEDING = {
     **OPEN_FEED, **MANY, "KEYS": [[]] * 3, "OTHER": [keys.line(Q, "5"), keys.line(Q, "0,lock:a%20b=2")], "FILE": "b 2.jsonl",
-    "MARK": "7 8 c", "ROW": 2, "OFFSET": 40, "ROWS": 3, "MADE": 3, "SKIPPED": 2,
+    "MARK": "7 8 c", "ROW": 2, "OFFSET": 40, "CRC": 17, "ROWS": 3, "SHARE": 0.5, "MADE": 3, "SKIPPED": 2,
 }
 WITH_KEYS = {**FEEDING, "KEYS": [["key", "a"], ["key", "ä\n%"], ["key", "c"]]}
 NO_TASK = {**FEEDING, **IN_NO_LINE, "TASK": [], "KEYS": [], "PARAMETERS": [], "MADE": 0}
@@ -538,7 +538,7 @@ def feed(
     """Feed these tasks, which are the rows from one number to another; see FEEDING."""
     new = NewTasks([task.encode() for task in tasks], [(text.encode(), False) for text in TEXTS[: len(tasks)]], **columns)
     batch = Batch(Q, new, 9.25, {**(options or {}), "run": FEED}) if tasks else None
-    chunk = FeedChunk(rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, rows[1]), batch, skipped, done)
+    chunk = FeedChunk(rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, 17, rows[1], 0.5), batch, skipped, done)
     return lambda redis: protocol.feed(redis, Q, FEED, token, chunk, window, others, 9.25)
 
 

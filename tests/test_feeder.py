@@ -30,6 +30,14 @@ def lines(path, rows):
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
+def table(path, rows):
+    """Write rows with a column n, as whatever the name of the file says."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"n": pa.array(rows, pa.int64())}), path)
+    else:
+        lines(path, [{"n": n} for n in rows])
+
+
 def line(cli, name="0"):
     """Return the parameters of the tasks in a line of the queue video, of the one that runs next first."""
     ids = cli.lrange(keys.line("video", name), 0, -1)[::-1]
@@ -534,7 +542,8 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
 
 @pytest.mark.parametrize(("change", "why"), [
     (lambda path: lines(path / "a.jsonl", [{"n": 0}]), "a.jsonl: it has changed"),
-    (lambda path: lines(path / "b.jsonl", [{"n": n} for n in range(6, 10)]), "b.jsonl: it has changed"),
+    (lambda path: table(path / "b.jsonl", range(6, 10)), "b.jsonl: its first 3 lines were fed, and have changed"),
+    (lambda path: table(path / "b.jsonl", range(5, 7)), "b.jsonl: its first 3 lines were fed, and have changed"),
     (lambda path: (path / "b.jsonl").unlink(), "b.jsonl: it is gone, and only 3 of its rows are fed"),
     (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it comes too late"),
 ])
@@ -548,9 +557,9 @@ def test_a_backlog_that_is_not_what_it_was_is_refused(feed, few, cli, monkeypatc
     assert numbers(cli) == list(range(8))
 
 
-def half_fed(feed, few, monkeypatch):
-    """Feed all of a.jsonl, and three rows of b.jsonl."""
-    lines(few / "b.jsonl", [{"n": n} for n in range(5, 10)])
+def half_fed(feed, few, monkeypatch, kind="jsonl"):
+    """Feed all of a.jsonl, and three rows of b."""
+    table(few / f"b.{kind}", range(5, 10))
     monkeypatch.setattr(feeding, "CHUNK", 4)
     stop = threading.Event()
     feed(few, stop=stop, progress=lambda progress: progress.rows == 8 and stop.set())
@@ -564,6 +573,86 @@ def test_files_that_are_done_may_go_and_copies_are_the_same(feed, few, cli, monk
 
     assert feed(elsewhere).is_finished
     assert numbers(cli) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
+def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(feed, tmp_path, cli, monkeypatch, kind):
+    """The last row of the file is the last of a chunk, and the feeder ends there."""
+    monkeypatch.setattr(feeding, "CHUNK", 2)
+    for number in range(2):
+        table(tmp_path / f"{number}.{kind}", range(4 * number, 4 * number + 4))
+    stop = threading.Event()
+    feed(tmp_path, stop=stop, progress=lambda progress: progress.rows == 4 and stop.set())
+    (tmp_path / f"0.{kind}").unlink()
+
+    outcome = feed(tmp_path)
+
+    assert (outcome.is_finished, outcome.rows, outcome.fed) == (True, 8, 4)
+    assert numbers(cli) == list(range(8))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
+@pytest.mark.parametrize("good", [0, 1, 3])
+def test_a_bad_row_may_be_repaired_where_the_feed_has_stopped(feed, few, cli, kind, good):
+    rows = [{"n": n} for n in range(5, 10)]
+    lines(few / f"b.{kind}", [*rows[:good], "\ud800", *rows[good + 1:]])
+    with pytest.raises(BacklogRefused, match=rf"^b.{kind}, line {good + 1}: "):
+        feed(few)
+
+    lines(few / f"b.{kind}", rows)
+
+    assert feed(few).fed == 5 - good
+    assert numbers(cli) == list(range(10))
+    assert feed(few).fed == 0
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
+def test_what_is_behind_the_rows_that_are_fed_may_change(feed, few, cli, monkeypatch, kind):
+    half_fed(feed, few, monkeypatch, kind)
+
+    table(few / f"b.{kind}", [5, 6, 7, 80, 9, 10])
+
+    assert feed(few).fed == 3
+    assert numbers(cli) == [0, 1, 2, 3, 4, 5, 6, 7, 80, 9, 10]
+
+
+def test_a_parquet_file_that_is_half_fed_counts_as_a_whole(feed, few, cli, monkeypatch):
+    half_fed(feed, few, monkeypatch, "parquet")
+    was = (few / "b.parquet").read_bytes()
+
+    table(few / "b.parquet", [5, 6, 7, 8, 9, 10])
+
+    with pytest.raises(BacklogRefused, match=r"^b.parquet: it has changed, and 3 of its rows are fed already"):
+        feed(few)
+    (few / "b.parquet").write_bytes(was)
+    assert feed(few).is_finished and numbers(cli) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_file_of_which_nothing_is_fed_may_change_or_go(feed, few, cli, kind):
+    feed(few, key="n")
+    for name in "bc":
+        table(few / f"{name}.{kind}", [None])
+        with pytest.raises(BacklogRefused, match=rf"^{name}.{kind}, (line|row) 1: 'n' holds nothing"):
+            feed(few, key="n")
+        if name == "b":
+            table(few / f"b.{kind}", [5, 6])
+        else:
+            (few / f"c.{kind}").unlink()
+
+    assert feed(few, key="n").is_finished
+    assert numbers(cli) == list(range(7))
+
+
+def test_blank_lines_at_the_end_belong_to_the_last_row(feed, tmp_path, monkeypatch):
+    monkeypatch.setattr(feeding, "CHUNK", 2)
+    (tmp_path / "a.jsonl").write_bytes(b'{"n": 0}\n{"n": 1}\n\n \n')
+    table(tmp_path / "b.jsonl", [2])
+    stop = threading.Event()
+    feed(tmp_path, stop=stop, progress=lambda progress: progress.rows == 4 and stop.set())
+    (tmp_path / "a.jsonl").unlink()
+
+    assert feed(tmp_path).is_finished
 
 
 def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
@@ -643,5 +732,5 @@ def test_a_command_of_the_feed_fails_without_room_for_it_only(redis, cli):
     protocol.open_feed(redis, "video", "f", "t", "i", "x", {}, None, 1.0)
     for _ in range(3):
         cli.lpush(keys.pending("video"), "x")
-    chunk = FeedChunk(0, Cursor("a", "m", 1, 0, 1), None)
+    chunk = FeedChunk(0, Cursor("a", "m", 1, 0, 0, 1), None)
     assert protocol.feed(redis, "video", "f", "t", chunk, 3, [], 1.0).verdict == "fed"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from blueque.backlog import PARQUET
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.needs import needs, needs_options
@@ -58,7 +59,8 @@ def feed(
 
     It may end or be killed at any time: the same command goes on where it was. A second one waits. What has been fed, has
     run and was deleted is not fed again. Files must appear whole: write them elsewhere, or under a name that begins with _,
-    and rename. Files that are done may be removed; none may change. blueque feeds shows how far it is, and forgets it.
+    and rename. Files that are done may be removed. A bad row of JSON lines may be repaired where the feed has stopped;
+    what is fed must not change. blueque feeds shows how far it is, and forgets it.
 
     Ctrl-C and SIGTERM end it between two steps, with 130 and 143.
     """
@@ -129,7 +131,7 @@ class _Screen:
     def _text(self, progress: FeedProgress) -> str:
         (began, first), (now, last) = self._lately[0], self._lately[-1]
         rate = (last - first) / (now - began) if now > began else 0.0
-        parts = [f"{progress.rows:,} rows"]
+        parts = [_rows(progress.rows)]
         if progress.total is not None:
             parts = [f"{progress.rows:,} of {'' if progress.is_exact else 'about '}{progress.total:,} rows"]
         parts.append(f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.2g}/s")
@@ -141,10 +143,13 @@ class _Screen:
 
 
 def _explained(error: BacklogRefused, rows: int) -> Failure:
-    fed = f"{rows:,} rows are fed. " if rows else ""
-    advice = "Put it back as it was, or feed the rest with another --name." if rows else "Mend it and run the same again."
-    if error.row is not None:
+    fed = f"{_rows(rows)} done. " if rows else ""
+    if error.row is None:
+        advice = f"Mend it and run the same again{', or feed the rest with another --name' if rows else ''}."
+    elif error.row > 1 and error.file.lower().endswith(PARQUET):
         advice = "With --skip-bad it goes on behind such rows."
+    else:
+        advice = "Repair it and run the same again, or leave such rows out with --skip-bad."
     return Failure(USAGE, str(error), f"{fed}{advice}")
 
 
@@ -152,14 +157,18 @@ def _print_text(outcome: FeedOutcome) -> None:
     name = show.clean(outcome.feed)
     bad = f"; {show.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
     if not outcome.is_finished:
-        show.talk(f"Stopped after {outcome.rows:,} rows{bad}. The same command goes on there.")
+        show.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
     elif outcome.fed:
         rate = outcome.fed / max(outcome.seconds, 0.001)
-        click.echo(f"{name}  {outcome.fed:,} rows fed in {show.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
+        click.echo(f"{name}  {_rows(outcome.fed)} fed in {show.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
         if outcome.rows > outcome.fed:
             click.echo(f"{outcome.rows:,} in all, with those before")
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are fed already")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
 
 
 def _print_json(outcome: FeedOutcome) -> None:

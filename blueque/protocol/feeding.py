@@ -18,21 +18,24 @@ from blueque.protocol.transaction import Answer, Change, transact
 
 KEPT = 90 * 86400                                      # seconds that the record of a finished feed stays
 # Who feeds, and when that was last heard of.
-FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "beat_every", "lease", "beat", "beat_at")
+FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "beat_every", "lease", "since", "beat", "beat_at")
 
 
 class Cursor(NamedTuple):
     """How far a feed is.
 
     file, mark: the file that is fed, and what tells it from another of that name. row: how many of its rows are done.
-    offset: the byte at which its next line begins; 0: not known. rows: how many are done of all files together.
+    offset: the byte at which its next line begins; 0: not known. crc: the CRC-32 of its lines that are done; of Parquet 0.
+    rows: how many are done of all files together. share: which part of their bytes that is, 0 to 1; for people only.
     """
 
     file: str
     mark: str
     row: int
     offset: int
+    crc: int
     rows: int
+    share: float = 0.0
 
 
 class FeedChunk:
@@ -40,7 +43,7 @@ class FeedChunk:
 
     before: how many rows were done before them. after: where they end.
     batch: the tasks that they become; None: there are none. skipped: how many rows become none.
-    done: files that were fed to their end before the last row of this chunk, and their marks.
+    done: files that are fed to their end with these rows, and their marks.
     """
 
     def __init__(
@@ -92,7 +95,10 @@ def open_feed(
         made: dict[str, str | int | float] = {} if record else {
             "feed": feed, "queue": queue, "instance": instance, "rows": 0, "tasks": 0, "skipped": 0, "created": now,
         }
-        ours = {"state": "open", "source": source, "updated": now, "token": token, "beat": 0, "beat_at": now, **facts}
+        ours = {
+            "state": "open", "source": source, "updated": now,
+            "token": token, "since": now, "beat": 0, "beat_at": now, **facts,
+        }
         commands: list[Command] = [
             *[("HSET", key, *flat(fields)) for fields in (made, ours) if fields],
             ("PERSIST", key),
