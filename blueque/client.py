@@ -76,6 +76,11 @@ class Client:
         self.max_bytes = settings.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
 
+    @property
+    def patience(self) -> float:
+        """How long, in seconds, a call tries again when Redis does not answer."""
+        return self._redis.patience
+
     def get_queue(self, name: str, retry: Retry | Literal[False] | None = None) -> Queue:
         """Return the queue of that name, be there tasks in it or not.
 

@@ -87,11 +87,6 @@ class FeedChunks:
             self._refusal = error
         return self._pack(portion, before) if portion.rows else None
 
-    def share(self) -> float:
-        """Return which part of the backlog is in chunks, 0 to 1, by the bytes of its files."""
-        part = self._rows.share * size_of(self._mark) if self._rows is not None else 0.0
-        return min((self._behind + part) / max(self._all, 1), 1.0)
-
     def renew(self, chunk: FeedChunk) -> FeedChunk:
         """Return the same chunk with tasks that are made now."""
         batch = None if chunk.batch is None else self._batch(chunk.batch.tasks)
@@ -142,8 +137,13 @@ class FeedChunks:
         self._rows = kind(file, self._shape, *place)
         return True
 
+    def _share(self) -> float:
+        """Return which part of the backlog is in chunks, 0 to 1, by the bytes of its files."""
+        part = self._rows.share * size_of(self._mark) if self._rows is not None else 0.0
+        return min((self._behind + part) / max(self._all, 1), 1.0)
+
     def _pack(self, portion: Portion, before: int) -> FeedChunk:
-        aim, after = self._aim, self._cursor._replace(share=round(self.share(), 4))
+        aim, after = self._aim, self._cursor._replace(share=round(self._share(), 4))
         self._bad += portion.bad
         news, self.news = self.news, {}
         if not portion.parameters:

@@ -56,7 +56,8 @@ class Teller:
 
     def remark(self, note: str) -> None:
         """Tell that something has happened."""
-        log.warning("feed feed=%s queue=%s: %s", self._feed, self._queue, note)
+        level = logging.INFO if self.has_listener else logging.WARNING         # else a terminal would have it twice
+        log.log(level, "feed feed=%s queue=%s: %s", self._feed, self._queue, note)
         if self._tell is not None:
             self._tell(self._progress._replace(note=note))
 

@@ -22,8 +22,9 @@ MAX_WINDOW = 10_000_000
 class FeedOutcome(NamedTuple):
     """What came of a feed.
 
-    is_finished: the whole backlog is in the queue, or was. rows: that are done since the feed began. fed: by this call.
-    skipped: bad rows that it has left out. seconds: that it took.
+    is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed began, bad and blank ones
+    included. fed: how many rows this call has made tasks of, and skipped: how many bad ones it has left out.
+    seconds: that it took.
     """
 
     feed: str
@@ -64,22 +65,28 @@ def feed(
     follow: wait for more files, whose names must sort after the others. wait: for another feeder of that name to end.
     stop: set it from anywhere to have it return between two chunks. progress: called often, with a FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
-    Waits while Redis is away. Raises BacklogRefused, which names file and row; FeedTaken; RedisRefused.
+    Once it has begun, it waits while Redis is away, and says so. Raises BacklogRefused, which names file and row; FeedTaken;
+    RedisRefused; RedisAway when Redis does not answer at the start, for as long as the client has patience.
     Source: docs/protocol.md, "Feeds".
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")
-    own = (client or Client(url)).with_patience(0)     # so that `stop` is heeded while Redis is away
+    for option in options.keys() - Common.__annotations__.keys():
+        known = ", ".join(Common.__annotations__)
+        raise TypeError(f"feed() got an unexpected keyword argument {option!r}; for tasks there are {known}")
+    given = client or Client(url)
+    own = given.with_patience(0)                       # so that `stop` is heeded while Redis is away
     job = Job(
         queue, require_feed_name(name), Backlog(source), Shape(_params(params), key, own.max_bytes, skip_bad),
         own.get_queue(queue).fields_of(**options), require_whole(window, "window", 1, MAX_WINDOW), follow, wait,
-        stop or threading.Event(),
+        stop or threading.Event(), given.patience,
     )
     began, feeding = time.monotonic(), own.get_feeding(job, progress)
     try:
         is_finished = feeding.run()
     except BluequeError as error:
-        error.add_note(f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there")
+        if feeding.has_begun:
+            error.add_note(f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there")
         raise
     finally:
         own.close()

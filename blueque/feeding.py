@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -36,7 +37,10 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple):
-    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of that name to end."""
+    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of that name to end.
+
+    patience: for how many seconds Redis may be away before it has answered first; afterwards it may be away for any time.
+    """
 
     queue: str
     feed: str
@@ -47,13 +51,14 @@ class Job(NamedTuple):
     does_follow: bool
     does_wait: bool
     stop: threading.Event
+    patience: float = 5.0
 
 
 class Ready(NamedTuple):
-    """A chunk that is ready to be fed. share: of the backlog that is done with it. made: when, by time.time()."""
+    """A chunk that is ready to be fed. bad: the rows that it leaves out. made: when, by time.time()."""
 
     chunk: FeedChunk
-    share: float
+    bad: list[BacklogRefused]
     made: float
 
 
@@ -62,7 +67,7 @@ class Stopped(Exception):
 
 
 class Feeding:
-    """One feeder at work. rows: how many are done, as far as it knows. fed: by it alone."""
+    """One feeder at work. rows: how many are done, as far as it knows. fed: how many of them it has made tasks of."""
 
     def __init__(
         self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None
@@ -77,6 +82,12 @@ class Feeding:
         self._failure: BaseException | None = None     # to be raised when that is fed
         self._lines: list[str] = []
         self._lines_due = 0.0
+        self._gives_up = math.inf                      # when, by time.monotonic(), should Redis be away
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the feed was ours, so that `rows` says something."""
+        return self._chunks is not None
 
     @property
     def skipped(self) -> int:
@@ -86,9 +97,9 @@ class Feeding:
     def run(self) -> bool:
         """Feed until the end, or until `stop`, and tell whether it is the end.
 
-        Raises BacklogRefused, FeedTaken, RedisRefused.
+        Raises BacklogRefused, FeedTaken, RedisRefused; RedisAway only if it has not answered yet.
         """
-        is_ours = True
+        is_ours, self._gives_up = True, time.monotonic() + self._job.patience
         try:
             self._begin(self._patiently(self._claim))
             while self._step():
@@ -109,14 +120,16 @@ class Feeding:
 
     def _claim(self) -> dict[str, str]:
         """Return the record once it is ours."""
-        told = None
-        while (record := self._owner.claim()).get("token") != self._owner.token:
+        told, record = None, self._owner.claim()
+        self._gives_up = math.inf
+        while record.get("token") != self._owner.token:
             if not self._job.does_wait:
                 raise FeedTaken(self._job.feed, self._job.queue, record.get("node"), was_ours=False)
             if told != record.get("token"):
                 told = record.get("token")
                 self._teller.remark(f"{record.get('node')} feeds already: waiting for it to end")
             self._sleep(PACE)
+            record = self._owner.claim()
         return record
 
     def _leave(self) -> None:
@@ -159,20 +172,19 @@ class Feeding:
         if self._job.stop.is_set():
             raise Stopped
         self._make_ready(1)
-        assert self._chunks is not None
-        self._teller.leave_out(self._chunks.take_bad())
         if not self._ready:
             if self._failure is not None:
                 raise self._failure
             return self._look_for_more()
         fed = self._patiently(self._feed)
-        chunk, share, _ = self._ready[0]
+        chunk, bad, _ = self._ready[0]
         if fed.verdict == "fed":
             self._ready.popleft()
             self._owner.note_fed()
-            self.rows, self.fed = chunk.after.rows, self.fed + chunk.after.rows - chunk.before
+            self.rows, self.fed = chunk.after.rows, self.fed + len(chunk.ids)
+            self._teller.leave_out(bad)
             log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
-            self._teller.report(self.rows, waiting=fed.waiting, file=chunk.after.file, share=share)
+            self._teller.report(self.rows, waiting=fed.waiting, file=chunk.after.file, share=chunk.after.share)
         elif fed.verdict == "full":
             self._wait_for_room(fed.waiting, len(chunk.ids))
         else:                                          # Redis has lost the last of what it knew, and that with it
@@ -204,7 +216,7 @@ class Feeding:
                 return
             if chunk is None:
                 return
-            self._ready.append(Ready(chunk, self._chunks.share(), time.time()))
+            self._ready.append(Ready(chunk, self._chunks.take_bad(), time.time()))
 
     def _look_for_more(self) -> bool:
         """Look whether files have come, and wait for them if they are to be followed; False: it is the end."""
@@ -243,13 +255,15 @@ class Feeding:
             self._teller.report(self.rows, waiting=waiting)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Do something, as often as it takes while Redis is away. Raises Stopped."""
+        """Do something, as often as it takes while Redis is away. Raises Stopped; RedisAway if it has not answered yet."""
         failures = 0
         while True:
             try:
                 done = action()
             except (RedisAway, Contended) as error:
                 self._owner.forget_looks()
+                if isinstance(error, RedisAway) and time.monotonic() + pause(failures + 1) > self._gives_up:
+                    raise
                 if not failures:
                     self._teller.remark(f"{error}; waiting")
                 failures += 1

@@ -68,7 +68,7 @@ def test_it_feeds_and_says_so_and_does_nothing_the_next_time(run, cli):
 
     assert (first.code, first.log) == (0, "")
     assert re.fullmatch(r"f  1,500 rows fed in [\d.]+ s, [\d,]+/s\n", first.printed)
-    assert (second.code, second.printed, second.log) == (0, "f  nothing new: all 1,500 rows are fed already\n", "")
+    assert (second.code, second.printed, second.log) == (0, "f  nothing new: all 1,500 rows are done already\n", "")
     assert waiting(cli) == 1500 and parameters(cli, -1) == '{"n": 0, "s": "x0"}'
 
 
@@ -119,8 +119,10 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
         "1,501 rows done. Repair it and run the same again, or leave such rows out with --skip-bad.",
     ]
     program = run("--skip-bad")
-    assert program.code == 0 and "30 bad rows left out" in program.printed
-    assert len(program.lines("Left out: b.jsonl, line")) == 20 and program.log.count("only counted") == 1
+    assert program.code == 0
+    assert re.fullmatch(r"f  0 rows fed in .*/s; 30 bad rows left out\n1,531 in all, with those before\n", program.printed)
+    assert len(program.lines("b.jsonl, line")) == len(program.lines("Left out: b.jsonl, line")) == 20
+    assert program.log.count("only counted") == 1
     assert (cli.hget(FEED, "rows"), cli.hget(FEED, "tasks"), cli.hget(FEED, "skipped")) == ("1531", "1501", "30")
 
 
@@ -168,13 +170,22 @@ def test_a_second_feeder_says_for_whom_it_waits_or_ends_at_once(start, run, cli)
     assert waiting(cli) == 1500
 
 
-def test_without_redis_it_waits_and_says_so_once(start, cli):
-    program = start("--redis-url", "redis://127.0.0.1:1/0")
-    program.says("no Redis at redis://127.0.0.1:1/0: Connection refused; waiting")
-    time.sleep(0.5)
+def test_without_redis_it_ends_at_once_as_every_other_verb(run):
+    program = run("--redis-url", "redis://127.0.0.1:1/0")
+
+    assert program.code == 69 and "no Redis at redis://127.0.0.1:1/0: Connection refused\n" in program.log
+    assert "rows" not in program.log and "waiting" not in program.log
+
+
+def test_when_redis_goes_away_later_it_waits_and_says_so_once(start, own_server, programs):
+    program = start("--redis-url", own_server.url, "--window", "600")
+    client = programs.client.__class__(own_server.url)
+    until(lambda: client.get_inspector().pending("video") == 600, what="a full window")
+    own_server.kill()
+    program.says("; waiting")
 
     assert program.stop(signal.SIGTERM) == 143
-    assert len(program.lines("no Redis")) == 1
+    assert len(program.lines("waiting")) == 1
 
 
 def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(start, programs, cli):

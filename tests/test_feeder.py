@@ -18,7 +18,7 @@ from faults import Fault
 from running import Programs, until
 
 import blueque
-from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, Retry, feeding, keys, protocol
+from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, feeding, keys, protocol
 from blueque.audit import audit
 from blueque.task_id import FEED_NAMESPACE
 
@@ -500,6 +500,41 @@ def test_while_redis_is_away_it_waits_and_then_goes_on(own_server, plenty):
     assert consumer.stop() == list(range(2500))
 
 
+def test_a_redis_that_never_answers_is_an_error_when_patience_is_over(few):
+    notes, began = [], time.monotonic()
+
+    with pytest.raises(RedisAway, match=r"^no Redis at redis://127.0.0.1:1/0: Connection refused$"):
+        blueque.feed(
+            few, "video", name="f", client=Client("redis://127.0.0.1:1/0", patience=0.5),
+            progress=lambda progress: notes.append(progress.note),
+        )
+
+    assert 0.2 < time.monotonic() - began < 3
+    assert notes == ["no Redis at redis://127.0.0.1:1/0: Connection refused; waiting"]
+
+
+def test_one_that_waits_for_another_feeder_has_patience_without_end(few, own_server, monkeypatch):
+    monkeypatch.setattr(feeding, "PACE", 0.02)
+    client, stop = Client(own_server.url, patience=0), threading.Event()
+    redis = client._redis
+    protocol.open_feed(redis, "video", "f", "another", "i", "x", {"node": "elsewhere_1"}, None, 1.0)
+    notes, outcomes = [], []
+    thread = threading.Thread(target=lambda: outcomes.append(blueque.feed(
+        few, "video", name="f", client=client, stop=stop, progress=lambda progress: notes.append(progress.note),
+    )))
+    thread.start()
+    until(lambda: notes, what="that it waits")
+    own_server.kill()
+    until(lambda: len(notes) == 2, what="that it waits for Redis, too")
+    own_server.start()
+    until(lambda: len(notes) == 3, 30, what="that it goes on")
+    stop.set()
+    thread.join(10)
+
+    assert notes[0].startswith("elsewhere_1 feeds already") and notes[1].endswith("; waiting") and notes[2] == notes[0]
+    assert not outcomes[0].is_finished
+
+
 def test_stop_is_heeded_while_redis_is_away(few):
     stop, notes = threading.Event(), []
 
@@ -532,12 +567,33 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
     notes = []
     outcome = feed(few, skip_bad=True, progress=lambda progress: progress.note and notes.append(progress.note))
 
-    assert (outcome.rows, outcome.fed, outcome.skipped, cli.hget(FEED, "skipped")) == (8, 2, 1, "1")
+    assert (outcome.rows, outcome.fed, outcome.skipped, cli.hget(FEED, "skipped")) == (8, 1, 1, "1")
     instance = cli.hget(FEED, "instance")
     expected = [uuid.uuid5(FEED_NAMESPACE, f"video\0{instance}\0{number}") for number in (0, 1, 2, 3, 4, 5, 7)]
     assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [str(task) for task in expected]
     assert notes == ["left out: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))"]
     assert numbers(cli) == list(range(7))
+
+
+def test_rows_that_are_fed_and_rows_that_are_left_out_are_two_numbers(feed, tmp_path, monkeypatch):
+    monkeypatch.setattr(feeding, "CHUNK", 2)
+    (tmp_path / "a.jsonl").write_bytes(b"1\noops\n\n2\noops\noops\n3\n")
+    stop, notes = threading.Event(), []
+
+    def look(progress):
+        notes.append((progress.note, progress.skipped))
+        if progress.rows == 3:
+            stop.set()
+
+    first = feed(tmp_path, skip_bad=True, stop=stop, progress=look)
+    second, third = feed(tmp_path, skip_bad=True), feed(tmp_path, skip_bad=True)
+
+    assert (first.rows, first.fed, first.skipped) == (3, 1, 1)
+    assert [note for note, _ in notes if note] == ["left out: a.jsonl, line 2: not valid JSON: 'oops' "
+                                                   "(Expecting value: line 1 column 1 (char 0))"]
+    assert notes[-1] == (None, 1)
+    assert (second.rows, second.fed, second.skipped) == (7, 2, 2)
+    assert (third.rows, third.fed, third.skipped, third.is_finished) == (7, 0, 0, True)
 
 
 @pytest.mark.parametrize(("change", "why"), [
@@ -670,6 +726,7 @@ def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
 @pytest.mark.parametrize(("options", "why"), [
     ({"window": 0}, "window is 0"), ({"name": ""}, "feed name cannot be empty"), ({"params": []}, "names of columns"),
     ({"priority": 101}, "priority 101"), ({"client": 1}, "not both"), ({"params": [5]}, "names of columns"),
+    ({"prority": 1}, r"^feed\(\) got an unexpected keyword argument 'prority'; for tasks there are priority, "),
 ])
 def test_bad_options_are_refused_before_anything_is_written(feed, few, state, options, why):
     with pytest.raises((InvalidInput, TypeError), match=why):

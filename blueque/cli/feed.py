@@ -87,7 +87,7 @@ def feed(
     if as_json:
         _print_json(outcome)
     elif not quiet:
-        _print_text(outcome)
+        _print_text(outcome, screen.rows_before)
     return 0 if outcome.is_finished else stopping.exit_code
 
 
@@ -96,6 +96,8 @@ class _Screen:
 
     def __init__(self, is_quiet: bool) -> None:
         self.rows = 0
+        self.rows_before = 0                           # done when this feeder began
+        self._has_begun = False
         self._is_quiet = is_quiet
         self._line = Line(is_wanted=not is_quiet)
         self._said = time.monotonic()
@@ -105,6 +107,8 @@ class _Screen:
 
     def tell(self, progress: FeedProgress) -> None:
         self.rows = progress.rows
+        if not self._has_begun and progress.note is None:
+            self._has_begun, self.rows_before = True, progress.rows
         if self._is_quiet:
             return
         now = time.monotonic()
@@ -153,18 +157,18 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
     return Failure(USAGE, str(error), f"{fed}{advice}")
 
 
-def _print_text(outcome: FeedOutcome) -> None:
+def _print_text(outcome: FeedOutcome, rows_before: int) -> None:
     name = show.clean(outcome.feed)
     bad = f"; {show.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
     if not outcome.is_finished:
         show.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
-    elif outcome.fed:
+    elif outcome.fed or outcome.skipped:
         rate = outcome.fed / max(outcome.seconds, 0.001)
         click.echo(f"{name}  {_rows(outcome.fed)} fed in {show.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
-        if outcome.rows > outcome.fed:
+        if rows_before:
             click.echo(f"{outcome.rows:,} in all, with those before")
     else:
-        click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are fed already")
+        click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
 
 
 def _rows(count: int) -> str:
