@@ -71,6 +71,18 @@ def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):  # noqa: F81
     assert run("runs", Q, "--drop", "s", "--yes").returncode == 3
 
 
+def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):  # noqa: F811
+    stream = queue.open_staging("t", stream=True)
+    fresh = run("runs", Q, "--drop", "t")
+    stream.commit([stream.stage([b"1"])], 7)
+
+    asked = run("runs", Q, "--drop", "t")
+
+    assert (asked.returncode, cli.exists(keys.run(Q, "t"))) == (6, 1)
+    assert "its query, if it is started again from its checkpoint, may put batch 7 in line once more" in asked.stderr
+    assert "batch" not in fresh.stderr
+
+
 def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):  # noqa: F811
     decide(client, "s", [queue.open_staging("s").stage([b"1"])])
 

@@ -47,7 +47,9 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
     tasks that are not in line.
 
     --drop forgets one, and asks before. Its tasks stay where they are; what is staged is deleted. Run again under this
-    name, an open keyed run makes those of its tasks once more that have been deleted; a committed one all of these.
+    name, an open keyed run makes those of its tasks once more that have been deleted; a committed one all of these. Of a
+    stream it forgets the number of its last batch, too: a query that is started again from its checkpoint may put that
+    batch in line once more. Delete the checkpoint with it, and start under a new name.
     """
     client = invocation.client()
     if dropped is None:
@@ -125,6 +127,11 @@ def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
     facts = f"run {run} is {record.get('state')}, and would be forgotten"
     if record["staged"]:
         facts += f"; {count(record['staged'], 'chunk')} of tasks that are staged for it would be deleted"
+    if record.get("kind") == "stream" and "batch" in record:
+        facts += (
+            f"; its query, if it is started again from its checkpoint, may put batch {record['batch']} in line once more: "
+            "only the record tells that it is there"
+        )
     require_consent(is_sure, facts, "Forget it?")
     try:
         client.get_leftovers().drop(queue, run)
