@@ -7,6 +7,7 @@ straight from Redis, as record batches of Arrow.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from blueque import settings
 from blueque.client import Client
 from blueque.columns import COLUMNS, require_fields
-from blueque.errors import InvalidInput, InvalidType
+from blueque.errors import BluequeError, InvalidInput, InvalidType
 from blueque.places import STATUSES
 from blueque.snapshots import Slice, require_keep, require_queues, require_statuses
 from blueque.spark.sessions import activate
@@ -26,6 +27,8 @@ from blueque.values import require_whole
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("blueque")
 
 Missing = Literal["drop", "null"]
 
@@ -57,7 +60,7 @@ def read(
     url: as for `blueque.Client`, and for the workers too, wherever they run.
     keep: for how many seconds Redis holds the ids. A query that reads them later fails with SnapshotGone, in Spark's words;
     a new DataFrame takes a new snapshot.
-    Raises InvalidInput, InvalidType, before anything is asked of Redis.
+    Warns of a queue that Redis does not know, which is perhaps mistyped. Raises InvalidInput, InvalidType.
     """
     wish = Wish(
         url=settings.redis_url()[0] if url is None else url,
@@ -68,8 +71,23 @@ def read(
         missing=_require_missing(missing),
         keep=require_keep(keep),
     )
+    _warn_of_unknown(wish)
     activate(spark)
     return spark.read.format("blueque").options(**wish.options()).load()
+
+
+def _warn_of_unknown(wish: Wish) -> None:
+    client = Client(wish.url, patience=0)
+    try:
+        known = {*client.get_inspector().queues()}
+    except BluequeError:                               # that is for the query to find: it is patient, and Redis may be back
+        return
+    finally:
+        client.close()
+    unknown = [queue for queue in wish.queues if queue not in known]
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        log.warning("Redis knows no queue %s: a table of its tasks has no rows as long as nobody enqueues there", names)
 
 
 def make_schema(options: Mapping[str, str]) -> StructType:

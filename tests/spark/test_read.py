@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -230,6 +231,25 @@ def test_sql_reads_a_queue_and_a_schema_of_ones_own_chooses_the_columns(spark, u
     assert reading.schema("task_id string, pid bigint").load().count() == 4
     with pytest.raises(PySparkException, match="the column 'pid' is bigint, not int"):
         reading.schema("task_id string, pid int").load().count()
+
+
+def test_a_queue_that_redis_does_not_know_is_named_in_a_warning(spark, url, caplog):
+    seed(url, "render", 3)
+
+    with caplog.at_level("WARNING", "blueque"):
+        assert bs.read(spark, ["render", "rendr", "r\x1b"], url=url).count() == 3
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis knows no queue 'rendr', 'r\\x1b': a table of its tasks has no rows as long as nobody enqueues there"
+    ]
+
+
+def test_a_redis_that_does_not_answer_is_for_the_query_to_find(spark, caplog):
+    began = time.monotonic()
+    with caplog.at_level("WARNING", "blueque"):
+        bs.read(spark, "render", url="redis://127.0.0.1:1/0")
+
+    assert (time.monotonic() - began < 4.0, caplog.records) == (True, [])
 
 
 def test_a_snapshot_that_has_expired_is_an_error_and_not_an_empty_table(spark, url, cli):
