@@ -80,8 +80,8 @@ def enqueue(
     Rows are visible as they are written: after a failure run the same again. Without a key, all rows become visible at
     once, when all of them are there, or none.
     run: the name of the run. The same name again, once it is committed, changes nothing, and says so in a warning.
-    params: columns that make the parameters, as a dict; one column of text alone makes a str. If left out: all columns that
-    are nothing else, or those of the key. json: the one column of text holds JSON.
+    params: columns that make the parameters, as a dict; one column of text, named alone, makes a str. If left out: all
+    columns that are nothing else, or those of the key, as a dict. json: the one column of text holds JSON.
     eta: a column of timestamps or Unix seconds, null for at once; or such a value for all. priority: a column, or for all.
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
     max_bytes: how much parameters may take. shards, shuffle: see docs/pipelines.md, "Speed".

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from json import encoder as json_encoder
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 quoted: Callable[[str], str] = json_encoder.encode_basestring
+_ESCAPE = re.compile(r"\\(?:u00..|.)")                  # each as a whole: what follows an escaped backslash is no escape
 
 
 def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> list[str]:
@@ -32,6 +34,11 @@ def texts(column: pa.Array) -> list[str]:
     if not column.null_count:
         return made
     return [text if valid else "null" for text, valid in zip(made, column.is_valid().to_pylist(), strict=True)]
+
+
+def as_in_java(text: str) -> str:
+    """Return JSON that is made here as Spark makes it, byte by byte: it escapes with capitals, as \\u001F."""
+    return _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text) if "\\u00" in text else text
 
 
 def _maker(kind: pa.DataType) -> Callable[[Any], list[str]]:

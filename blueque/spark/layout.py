@@ -54,7 +54,9 @@ def lay_out(schema: StructType, sink: Sink) -> Layout:
     parameters = sink.parameters or tuple(name for name in fields if name not in taken) or keys
     _require_parameters(fields, parameters, sink)
     chosen = [_found(fields, name, "params").dataType for name in parameters]
-    is_text = len(chosen) == 1 and kind(chosen[0]) == "string"
+    # What is left over is a dict also if it is one column: another one beside it changes nothing about it.
+    is_named = bool(sink.parameters or sink.is_json)
+    is_text = is_named and len(chosen) == 1 and kind(chosen[0]) == "string"
     if sink.is_json and not is_text:
         raise InvalidInput("option 'json' says that params are one column of text, and they are not")
     for name in () if is_text else parameters:
@@ -160,7 +162,7 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
         keys = columns[0].cast("string").to_pylist()
     else:
         parts = [json_texts.texts(column.cast("string")) for column in columns]
-        keys = [f"[{','.join(row)}]" for row in zip(*parts, strict=True)]
+        keys = [json_texts.as_in_java(f"[{','.join(row)}]") for row in zip(*parts, strict=True)]
     for key in keys:
         if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
             raise InvalidInput(f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from pyspark.errors import PySparkException
@@ -14,7 +15,8 @@ from pyspark.sql import functions as F
 
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, keys
-from blueque.spark import enqueueing, sink
+from blueque.spark import enqueueing, frames, sink
+from blueque.spark.layout import lay_out, read
 from spark import mishaps
 from spark.exact import forget_tasks, is_exact, pending
 
@@ -66,14 +68,15 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     assert client.get_run(Q, "tonight")["keep"] == 2 * 86400
 
 
-def test_one_column_of_text_is_what_the_task_gets(spark, client, enqueue):
+def test_one_column_of_text_that_is_named_is_what_the_task_gets(spark, client, enqueue):
     frame = spark.createDataFrame([("as it is",)], "line string")
 
-    enqueue(frame, "text")
+    enqueue(frame, "left over")
+    enqueue(frame, "text", params="line")
     enqueue(frame.select(F.lit("[1]").alias("line")), "json", json=True)
 
-    assert [client.get_task(client.get_queue(queue) and _only(client, queue)).parameters for queue in ("text", "json")] == [
-        "as it is", [1]
+    assert [client.get_task(_only(client, queue)).parameters for queue in ("left over", "text", "json")] == [
+        {"line": "as it is"}, "as it is", [1]
     ]
 
 
@@ -81,6 +84,22 @@ def _only(client, queue):
     (ids,) = client._redis.read(("LRANGE", keys.pending(queue), 0, -1))
     (task,) = ids
     return task
+
+
+def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark):
+    """Rows of `bs.enqueue` have keys that Spark makes in Java, those of `format("blueque")` keys that its workers make."""
+    codes = [*range(0x300), *range(0x2000, 0x2070), 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFF, 0x1F600, 0x10FFFF]
+    odd = [chr(code) for code in codes]
+    odd += [r"\u001f", r"\\u001f", "\\\x1f", "</script>", '"', "\\", "a\\", "\x1f\x1e", "é\x1fé", "x,y", ""]
+    rows = [(f"{text}{text}", number, date(2026, 1, 1)) for number, text in enumerate(odd)]
+    frame = spark.createDataFrame(rows, "a string, b int, c date")
+    layout = lay_out(frame.schema, sink.parse({"queue": Q, "key": "a,b,c"}))
+
+    of_java = [row.key for row in frames.form(frame, layout).select("key").collect()]
+    of_workers = read(frame.toArrow().combine_chunks().to_batches()[0], layout).keys
+
+    assert of_workers == of_java
+    assert [tuple(json.loads(key)) for key in of_java] == [(text, str(number), "2026-01-01") for text, number, _ in rows]
 
 
 def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
@@ -145,11 +164,14 @@ def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said,
     [
         (["if(id = 3000, null, id) as k", "id"], {}, InvalidType, "key: column 'k' is null: 1 row, such as .*3000"),
         (["if(id < 2000, '', 'x') as k"], {}, InvalidInput, "key: a key takes 1 to 1000 bytes: 2,000 rows, such as ''"),
-        (["id as k", "repeat('x', int(id))"], {"max_bytes": 3000}, TooLarge, "take 3,999 bytes; the limit is 3,000"),
+        (
+            ["id as k", "repeat('x', int(id)) as p"], {"max_bytes": 3000, "params": "p"},
+            TooLarge, "take 3,999 bytes; the limit is 3,000",
+        ),
         (["id as k", "repeat('\"', int(id)) as s", "1"], {"max_bytes": 5000}, TooLarge, "take 8,012 bytes"),
         (["id as k", "1", "id * 1e12 as e"], {"eta": "e"}, InvalidInput, "eta: column 'e' is no time before"),
         (["id as k", "1", "int(id) as n"], {"priority": "n"}, InvalidInput, "priority: column 'n' is not .*: 3,899 rows"),
-        (["id as k", "if(id = 7, null, 'x') as p"], {}, InvalidType, "params: column 'p' is null: 1 row"),
+        (["id as k", "if(id = 7, null, 'x') as p"], {"params": "p"}, InvalidType, "params: column 'p' is null: 1 row"),
     ],
 )
 def test_values_that_no_task_may_have_are_found_before_any_row_is_written(

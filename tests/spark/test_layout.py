@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from blueque import InvalidInput, InvalidType, TooLarge
@@ -42,8 +44,16 @@ def test_where_all_columns_make_the_key_they_make_the_parameters_too():
     assert lay_out(frame(a="string", b="integer"), sink(keys=("a", "b"))).parameters == ("a", "b")
 
 
-def test_one_column_of_text_is_taken_as_it_is():
+def test_columns_that_are_left_over_make_an_object_however_many_they_are():
     layout = lay_out(frame(line="string", k="long"), sink(keys=("k",)))
+    batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
+
+    assert read(batch, layout) == Rows([b'{"line":"as it is"}'], ["1"])
+    assert read(pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), sink(keys=("k",)))).parameters == [b'{"k":"a"}']
+
+
+def test_one_column_of_text_that_is_named_is_taken_as_it_is():
+    layout = lay_out(frame(line="string", k="long"), sink(keys=("k",), parameters=("line",)))
     batch = pa.record_batch({"line": ["as it is", "é"], "k": pa.array([1, -2], pa.int64())})
 
     assert read(batch, layout) == Rows([b"as it is", "é".encode()], ["1", "-2"], are_json=False)
@@ -68,8 +78,26 @@ def test_keys_of_several_columns_cannot_run_into_each_other():
     assert keys == [r'["x","y\",\"z","1970-01-01"]', r'["x\",\"y","z","1970-01-01"]']
 
 
+def of_java(text):
+    """Return the text as a string of JSON, as Spark makes it."""
+    short = {"\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r", '"': r"\"", "\\": r"\\"}
+    return '"' + "".join(short.get(c) or (f"\\u{ord(c):04X}" if c < " " else c) for c in text) + '"'
+
+
+@given(st.lists(st.text() | st.text("\\\"u01fF\x0b\x1f\u2028/", max_size=20), min_size=2, max_size=4))
+@example(["\x1f", "\\u001f", "\\\\u001f", "\\\x1f"])
+@settings(max_examples=300, deadline=None)
+def test_keys_of_several_columns_are_those_that_spark_makes(parts):
+    names = [f"k{number}" for number in range(len(parts))]
+    layout = lay_out(frame(p="string", **dict.fromkeys(names, "string")), sink(keys=(*names,), parameters=("p",)))
+    batch = pa.record_batch({"p": [""], **{name: [part] for name, part in zip(names, parts, strict=True)}})
+
+    assert read(batch, layout).keys == [f"[{','.join(map(of_java, parts))}]"]
+
+
 def test_rows_have_their_own_times_and_priorities():
-    layout = lay_out(frame(p="string", due="timestamp", urgent="byte"), sink(eta="due", priority="urgent"))
+    said = sink(parameters=("p",), eta="due", priority="urgent")
+    layout = lay_out(frame(p="string", due="timestamp", urgent="byte"), said)
     due = datetime(2030, 1, 31, 8, 0, 0, 250_000, tzinfo=UTC)
     batch = pa.record_batch({
         "p": ["a", "b"],
@@ -82,13 +110,13 @@ def test_rows_have_their_own_times_and_priorities():
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(21, 2)])
 def test_a_time_may_be_unix_seconds(kind):
-    layout = lay_out(frame(p="string", due="long"), sink(eta="due"))
+    layout = lay_out(frame(p="string", due="long"), sink(parameters=("p",), eta="due"))
 
     assert read(pa.record_batch({"p": ["a"], "due": pa.array([12], pa.int64()).cast(kind)}), layout).etas == [12.0]
 
 
 def test_all_rows_may_have_the_same_time():
-    layout = lay_out(frame(p="string"), sink(eta=0.0))
+    layout = lay_out(frame(p="string"), sink(parameters=("p",), eta=0.0))
 
     assert read(pa.record_batch({"p": ["a", "b"]}), layout).etas == [0.0, 0.0]
 

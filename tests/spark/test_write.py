@@ -30,7 +30,7 @@ def write(url):
 
 def test_it_is_known_in_every_session_and_in_sql(spark, url, cli, write):
     other = spark.newSession()
-    options = f"queue 'sql', url '{url}', key 'k'"
+    options = f"queue 'sql', url '{url}', key 'k', params 'parameters'"
     other.sql(f"create temporary view t (parameters string, k int) using blueque options ({options})")
     other.sql("insert into t select concat('p', id), id from range(10)")
     other.sql("insert into t select concat('p', id), id from range(12)")
