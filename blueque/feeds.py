@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from blueque import keys
-from blueque.connection import Redis, as_hash
+from blueque.connection import Command, Redis, as_hash
 from blueque.protocol.feeding import Cursor
 
 Record = Mapping[str, str]
@@ -27,8 +28,31 @@ def marks(redis: Redis, queue: str, feed: str) -> dict[str, str]:
 def load_all(redis: Redis, queue: str) -> list[dict[str, str]]:
     """Return the records of all feeds of a queue, in the order in which they finished, those that are open last."""
     (names,) = redis.read(("ZRANGE", keys.feeds(queue), 0, -1))
-    records = [load(redis, queue, name) for name in names]
-    return [record for record in records if record]
+    return take(redis.read(*ask({queue: names})))
+
+
+def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:
+    """Return the commands that ask for the records of feeds, of queues by name; `take` understands the replies."""
+    return [("HGETALL", keys.feed(queue, name)) for queue, some in names.items() for name in some]
+
+
+def take(replies: Iterable[Sequence[str]]) -> list[dict[str, str]]:
+    """Return the records; one that has expired, or is of nothing, is left out."""
+    return [record for record in map(as_hash, replies) if "feed" in record and "queue" in record]
+
+
+def state_of(record: Record, now: float) -> tuple[str, float | None]:
+    """Return how a feed fares, and since when.
+
+    finished; feeding; silent: its feeder was not heard of for its lease; stopped: nobody feeds, and there is more to feed.
+    """
+    updated = number(record, "updated")
+    if "token" not in record:
+        return ("finished", number(record, "finished")) if record.get("state") == "finished" else ("stopped", updated)
+    heard = max(updated or 0.0, number(record, "beat_at") or 0.0)
+    if now - heard > (number(record, "lease") or 0.0):
+        return "silent", heard
+    return "feeding", number(record, "since")
 
 
 def lines(redis: Redis, queue: str) -> list[str]:
@@ -41,3 +65,12 @@ def cursor(record: Record) -> Cursor:
     """Return how far a feed is."""
     row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
     return Cursor(record.get("file", ""), record.get("mark", ""), row, offset, crc, rows, float(record.get("share", 0)))
+
+
+def number(record: Record, name: str) -> float | None:
+    """Return a field as a number; None: there is none in it."""
+    try:
+        value = float(record[name])
+    except (KeyError, ValueError):
+        return None
+    return value if math.isfinite(value) else None

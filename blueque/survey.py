@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from blueque import keys
+from blueque import feeds, keys
 from blueque.connection import Command, Redis
 from blueque.nodes import (
     Members,
@@ -51,6 +51,7 @@ MIN_PREFIX = 4
 MAX_FOUND = 20
 MAX_IDS = 10_000                                       # read of a queue's index
 MAX_ENDS = 1000                                        # read of a set, or of one end of a list
+MAX_FEEDS = 100                                        # of those of a queue that are open
 MAX_FAILED = 100                                       # looked at for those that were lost
 QUEUES_AT_ONCE = 20                                    # searched in one round trip: their ids are all in memory
 LATE = 10.0                                            # seconds within which a scheduler puts a scheduled task in line
@@ -90,12 +91,13 @@ class Line(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """Everything at one instant: queues and nodes by name, running tasks longest first."""
+    """Everything at one instant: queues and nodes by name, running tasks longest first, the records of open feeds."""
 
     now: float
     lines: list[Line]
     running: list[Task]
     nodes: list[Node]
+    feeds: list[dict[str, str]]
 
 
 class Listing(NamedTuple):
@@ -124,6 +126,7 @@ class _Known(NamedTuple):
     names: Sequence[str] = ()                          # of its lines besides the default one
     settings: Sequence[str | None] = ()
     counted: int = 0
+    open_feeds: Sequence[str] = ()
 
 
 def overview(redis: Redis) -> Overview:
@@ -133,8 +136,10 @@ def overview(redis: Redis) -> Overview:
     replies = read_groups(redis, [ask_members(queue) + _ask_counts(queue, now) for queue in queues])
     known = {queue: _Known(Members(*reply[:3]), *reply[3:]) for queue, reply in zip(queues, replies, strict=True)}
     names = {queue: one.names for queue, one in known.items()}
-    nodes, lengths = read_nodes_and(redis, {queue: one.members for queue, one in known.items()}, now, ask_lengths(names))
-    waits = take_lengths(names, lengths)
+    lengths, records = ask_lengths(names), feeds.ask({queue: one.open_feeds for queue, one in known.items()})
+    members = {queue: one.members for queue, one in known.items()}
+    nodes, others = read_nodes_and(redis, members, now, [*lengths, *records])
+    waits = take_lengths(names, others[: len(lengths)])
     held: dict[str, set[str]] = {queue: set() for queue in queues}
     for node in nodes:
         held[node.queue].update(node.held)
@@ -145,7 +150,7 @@ def overview(redis: Redis) -> Overview:
     own = {queue: [node for node in nodes if node.queue == queue] for queue in queues}
     lines = [_line(queue, known[queue], waits[queue], own[queue], held[queue], tasks, now) for queue in queues]
     running = [tasks[task_id] for task_id in sorted(started) if tasks[task_id].status == "started"]
-    return Overview(now, lines, _in_order(running), nodes)
+    return Overview(now, lines, _in_order(running), nodes, feeds.take(others[len(lengths) :]))
 
 
 def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int) -> Listing:
@@ -233,6 +238,7 @@ def _ask_counts(queue: str, now: float) -> list[Command]:
         ask_names(queue),
         ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
         ("SCARD", keys.counted(queue)),
+        ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
     ]
 
 

@@ -222,9 +222,11 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
     header, row = run(verb=("feeds", "video")).printed.splitlines()
     (item,) = json.loads(run("--json", verb=("feeds",)).printed)["items"]
 
-    assert header.split() == ["FEED", "QUEUE", "STATE", "ROWS", "SKIPPED", "FILE", "MOVED", "FEEDER"]
-    assert row.split()[:6] == ["f", "video", "finished", "1500", "0", "a.jsonl"]
+    assert header.split() == ["FEED", "QUEUE", "SOURCE", "ROWS", "BAD", "DONE", "STATE", "FOR", "FEEDER"]
+    assert re.fullmatch(r"f +video +backlog +1500 +0 +100 % +finished +[\d.]+ s  -", row)
     assert (item["feed"], item["rows"], item["state"], item["source"]) == ("f", 1500, "finished", "backlog")
+    assert run(verb=("status",)).printed.count("backlog") == 0         # it is about what goes on
+    assert run(verb=("runs",)).printed.splitlines()[-1].split()[:3] == ["f", "video", "backlog"]
     assert run(verb=("feeds", "video", "--forget", "f")).code == 6
     assert run(verb=("feeds", "video", "--forget", "g", "--yes")).code == 3
     assert run(verb=("feeds", "--forget", "f", "--yes")).code == 2
@@ -232,3 +234,71 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
     assert run(verb=("feeds", "video", "--forget", "f", "--yes")).printed == "f  forgotten\n"
     assert not cli.exists(FEED)
     assert run().code == 0 and waiting(cli) == 3000
+
+
+def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_when(start, run, cli):
+    feeder = start("--window", "600")
+    until(lambda: waiting(cli) == 600, what="a full window")
+    node, since = cli.hget(FEED, "node"), float(cli.hget(FEED, "since"))
+    for verb in ("status", "runs", "feeds"):
+        (row,) = [line for line in run(verb=(verb,)).printed.splitlines() if "backlog" in line]
+        (item,) = json.loads(run("--json", verb=(verb,)).printed)["items" if verb == "feeds" else "feeds"]
+
+        assert re.fullmatch(rf"f +video +backlog +600 +0 +38 % +feeding +[\d.]+ s  {re.escape(node)}", row)
+        assert (item["feed"], item["rows"], item["skipped"], item["state"]) == ("f", 600, 0, "feeding")
+        assert item["share"] == pytest.approx(0.39, abs=0.01) and item["node"] == node
+        assert item["since_seconds"] == pytest.approx(since, abs=1e-5) and item["since"].endswith("Z")
+    feeder.stop()
+
+    (row,) = [line for line in run(verb=("status",)).printed.splitlines() if "backlog" in line]
+    assert re.fullmatch(r"f +video +backlog +600 +0 +38 % +stopped +[\d.]+ s  -", row)
+
+
+@pytest.mark.parametrize(("fields", "row", "attention"), [
+    ({}, "stopped 1 h 40 m -", "! video: feed f has stood still for 1 h 40 m, nobody feeds\n  blueque feeds video\n"),
+    ({"updated": "3000"}, "stopped 50 m -", ""),
+    ({"token": "t", "node": "ws_7", "lease": "60", "beat_at": "3600"}, "silent 40 m ws_7",
+     "! video: feed f has stood still for 40 m, ws_7 is silent\n"),
+    ({"token": "t", "node": "ws_7", "lease": "60", "beat_at": "5970", "since": "0"}, "feeding 1 h 40 m ws_7", ""),
+    ({"token": "t", "node": "ws_7", "updated": "nan", "share": "x", "rows": "inf"}, "silent", "! video: "),
+])
+def test_status_points_at_feeds_that_stand_still(run, cli, redis, fields, row, attention):
+    now = time.time()
+    record = {"updated": "0", "share": "0.999", "rows": "5", "source": "backlog"} | fields
+    for name in {"updated", "beat_at", "since"} & record.keys():
+        record[name] = str(now - 6000 + float(record[name]))
+    cli.hset(FEED, mapping={"feed": "f", "queue": "video", "state": "open", **record})
+    cli.zadd(keys.feeds("video"), {"f": "+inf", "expired": "+inf"})
+    cli.zadd(keys.QUEUES, {"video": 0})
+
+    shown = run(verb=("status",)).printed
+
+    assert row in re.sub(" +", " ", shown)
+    assert ("99 %" in shown) is ("x" not in record["share"])
+    assert attention in shown and ("!" in shown) is bool(attention)
+    assert run("--json", verb=("status",)).code == 0
+
+
+def test_feeds_fit_a_terminal_of_80_columns(programs, url, cli):
+    name = "incoming-frames-of-the-night"
+    record = {
+        "feed": name, "queue": "video-transcoding", "state": "open", "source": "/mnt/projects/incoming/frames/*.parquet",
+        "rows": 12_345_678, "skipped": 123, "share": 0.5, "updated": time.time(), "token": "t", "lease": 60,
+        "node": "render-node-17.example.com_123456", "since": time.time() - 90_000,
+    }
+    cli.hset(keys.feed("video-transcoding", name), mapping=record)
+    cli.zadd(keys.feeds("video-transcoding"), {name: "+inf"})
+    cli.zadd(keys.QUEUES, {"video-transcoding": 0})
+    for verb in ("feeds", "status", "runs"):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        program = programs.start([*BLUEQUE, "--redis-url", url, verb], stdout=theirs)
+        assert program.wait() == 0
+        os.close(theirs)
+        shown = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown.splitlines()]
+        (row,) = [line for line in lines if "50 %" in line]
+        assert all(len(line) <= 80 for line in lines), lines
+        assert "12345678" in row and "feeding" in row and "1 d 1 h" in row

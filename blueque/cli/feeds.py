@@ -14,12 +14,14 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column
 from blueque.client import Client
+from blueque.feeds import number, state_of
 
-_COLUMNS = [
-    Column("FEED", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("ROWS", True),
-    Column("SKIPPED", True), Column("FILE", can_shrink=True), Column("MOVED", True), Column("FEEDER", can_shrink=True),
+COLUMNS = [
+    Column("FEED", can_shrink=True), Column("QUEUE", can_shrink=True), Column("SOURCE", can_shrink=True),
+    Column("ROWS", True), Column("BAD", True), Column("DONE", True), Column("STATE"), Column("FOR", True),
+    Column("FEEDER", can_shrink=True),
 ]
-_TIMES = ("created", "updated", "finished")
+_TIMES = ("created", "updated", "finished", "since")
 _NUMBERS = ("rows", "tasks", "skipped", "row")
 
 
@@ -37,8 +39,10 @@ def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, i
     blueque feeds render
     blueque feeds render --forget 2026-11-21
 
-    MOVED is the time since rows of it were fed last. A feed that has finished is forgotten by itself 90 days after it was
-    run last. --forget does so at once, and asks before: run again under this name, all of its rows would be fed again.
+    ROWS are done, of which BAD were left out; DONE is the share of the bytes. A feed is "feeding"; "silent" when its feeder
+    was not heard of for its lease; "stopped" when nobody feeds, and the same command would go on; or "finished"; FOR so
+    long. One that has finished is forgotten by itself 90 days after it was run last. --forget does so at once, and asks
+    before: run again under this name, all of its rows would be fed again.
     """
     client = invocation.client()
     if forgotten is None:
@@ -57,9 +61,9 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        show.print_json("feeds", **show.times(now=now), items=[_item(record) for record in records])
+        show.print_json("feeds", **show.times(now=now), items=[item(record, now) for record in records])
     elif records:
-        click.echo("\n".join(show.table(_COLUMNS, [_row(record, now) for record in records])))
+        click.echo("\n".join(show.table(COLUMNS, [row(record, now) for record in records])))
     else:
         show.talk("no feeds")
 
@@ -84,15 +88,21 @@ def _chosen(client: Client, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names)) or known
 
 
-def _row(record: Mapping[str, str], now: float) -> list[str]:
+def row(record: Mapping[str, str], now: float) -> list[str]:
+    """Return the cells of a feed, see COLUMNS."""
+    state, since = state_of(record, now)
+    share = 1.0 if state == "finished" else number(record, "share")
+    done = "-" if share is None else f"{int(100 * share)} %"
     return [
-        record["feed"], record["queue"], record.get("state", "?"), record.get("rows", "-"), record.get("skipped", "-"),
-        record.get("file", "-"), show.span(now - float(record.get("updated", now))),
-        show.short_node(record.get("node", "-")),
+        record["feed"], record["queue"], *[record.get(name, "-") for name in ("source", "rows", "skipped")], done, state,
+        show.span(None if since is None else now - since), show.short_node(record.get("node", "-")),
     ]
 
 
-def _item(record: Mapping[str, str]) -> dict[str, Any]:
-    moments = {name: float(record[name]) if name in record else None for name in _TIMES}
-    shown = {name: record.get(name) for name in ("feed", "queue", "state", "source", "file", "node")}
-    return {**shown, **{name: int(record.get(name, 0)) for name in _NUMBERS}, **show.times(**moments)}
+def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
+    """Return the same for JSON, and more."""
+    moments = {name: number(record, name) for name in _TIMES}
+    shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
+    state, _ = state_of(record, now)
+    numbers = {name: int(number(record, name) or 0) for name in _NUMBERS}
+    return {**shown, "state": state, **numbers, "share": number(record, "share"), **show.times(**moments)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import feeds, show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
@@ -44,7 +44,7 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
     An open run is not complete; whoever began it can begin it again, and nothing doubles. One that is committing is
     decided, and somebody puts its tasks in line, or has died over it; then `blueque gc` does. AGE is the time since it was
     opened. ROWS and TASKS are of the whole run, of a stream those of its last batch. STAGED are chunks of up to 1000
-    tasks that are not in line.
+    tasks that are not in line. Below are the feeds, see blueque feeds.
 
     --drop forgets one, and asks before. Its tasks stay where they are; what is staged is deleted. Run again under this
     name, an open keyed run makes those of its tasks once more that have been deleted; a committed one all of these. Of a
@@ -109,14 +109,19 @@ def gc(
     return 0 if dry_run or all(done) else ATTENTION
 
 
-def _list(client: Client, queues: Iterable[str], as_json: bool) -> None:
+def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_runs(queue)]
+    fed = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        show.print_json("runs", **show.times(now=now), items=[_item(record) for record in records])
-    elif records:
-        click.echo("\n".join(show.table(_COLUMNS, [_row(record, now) for record in records])))
-    else:
+        items, its_feeds = [_item(record) for record in records], [feeds.item(record, now) for record in fed]
+        show.print_json("runs", **show.times(now=now), items=items, feeds=its_feeds)
+        return
+    tables = [show.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
+    if fed:
+        tables.append(show.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
+    click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))
+    if not tables:
         show.talk("no runs")
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from blueque import commands
 from blueque.address import hide_password
-from blueque.cli import show
+from blueque.cli import feeds, show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column, count
 from blueque.cli.tasks import as_item, finite
+from blueque.feeds import state_of
 from blueque.nodes import Node
 from blueque.survey import MAX_FAILED, Line, Overview, entered
 from blueque.task import Task
@@ -51,7 +52,8 @@ def status(invocation: Invocation, as_json: bool) -> None:
     OLDEST is how long the next task in line has been waiting, MAY RUN how many tasks of a queue may, SEEN the time since
     the last beat. A listener is "up"; "draining" when it takes nothing new; "silent" when its beat has stood still for its
     lease; "unattended" or "1.0.0" when it has none; "dead" when others have found it so; "gone" when it has left a task
-    behind. Lines that begin with ! are what somebody should look at; the line below may say how.
+    behind. Feeds are those that have not finished, see blueque feeds. Lines that begin with ! are what somebody should
+    look at; the line below may say how.
     """
     print_status(invocation, as_json)
 
@@ -74,7 +76,8 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     for node in overview.nodes:
         nodes[node.queue].append(node)
     for line in overview.lines:
-        for what, command in _attention(line, nodes[line.queue], overview.now):
+        its_feeds = [record for record in overview.feeds if record["queue"] == line.queue]
+        for what, command in (*_attention(line, nodes[line.queue], overview.now), *_of_feeds(its_feeds, overview.now)):
             _print_attention(line.queue, what, command)
     bounded = [line for line in overview.lines if line.pause is not None or line.max_concurrency is not None]
     click.echo()
@@ -85,6 +88,10 @@ def _print_text(invocation: Invocation, overview: Overview, server: str | None) 
     if bounded:
         click.echo()
         _print_table(_BOUNDED, [_bounded_row(line, overview.now) for line in bounded])
+    if overview.feeds:
+        click.echo()
+        _print_table(feeds.COLUMNS, [feeds.row(record, overview.now) for record in overview.feeds[:MAX_ROWS]])
+        _print_rest(len(overview.feeds), "blueque feeds")
     if overview.running:
         click.echo()
         _print_table(_RUNNING, [_task_row(task, overview.now) for task in overview.running[:MAX_ROWS]])
@@ -133,6 +140,17 @@ def _attention(line: Line, nodes: Sequence[Node], now: float) -> Iterator[tuple[
         who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
         what = "it" if line.overdue == 1 else "them"
         yield f"{count(line.overdue, 'task')} {late}; {who} {what} in line", "blueque-scheduler"
+
+
+def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[tuple[str, str]]:
+    """Yield the same of the feeds of a queue that stand still and might have been forgotten."""
+    for record in records:
+        state, since = state_of(record, now)
+        stands = f"feed {record['feed']} has stood still for {show.span(None if since is None else now - since)}"
+        if state == "silent":
+            yield f"{stands}, {show.short_node(record.get('node', '?'))} is silent", ""
+        if state == "stopped" and since is not None and now - since > LONG_PAUSE:
+            yield f"{stands}, nobody feeds", commands.of_queue("feeds", record["queue"])
 
 
 def _pause(line: Line, now: float) -> str:
@@ -213,6 +231,7 @@ def _print_json(invocation: Invocation, overview: Overview, server: str | None) 
         queues=[_queue_item(line) for line in overview.lines],
         running=[as_item(task, overview.now) for task in overview.running],
         nodes=[_node_item(node, overview.now) for node in overview.nodes],
+        feeds=[feeds.item(record, overview.now) for record in overview.feeds],
     )
 
 
