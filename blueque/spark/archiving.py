@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
@@ -97,7 +98,7 @@ def read_archive(
             files = [file for file in reading.view(place, queue) if days is None or reading.is_within(file.day, *days)]
             frame = _table(spark, place, files)
             return _latest(frame) if latest else frame
-        except PySparkException:
+        except (PySparkException, Py4JJavaError):
             if compaction.generation(place) == before:
                 raise
     raise Contended("read_archive", TRIES)

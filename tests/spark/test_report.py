@@ -172,6 +172,33 @@ def test_a_report_of_an_archive_is_one_file_written_as_a_whole(spark, client, ur
     assert "<script" not in text
 
 
+def test_a_report_says_where_the_archive_is_wherever_it_was_made(spark, client, url, tmp_path, monkeypatch):
+    seed(url, "render", 3)
+    blueque.archive("render", tmp_path / "archive", client=client)
+    monkeypatch.chdir(tmp_path)
+
+    assert f"archive {tmp_path}/archive ·" in bs.report(spark, "archive", "report.html").read_text(encoding="utf-8")
+
+
+def test_files_that_are_compacted_while_a_report_is_made_are_looked_for_again(spark, client, url, tmp_path, monkeypatch):
+    directory = tmp_path / "archive"
+    for number in range(3):
+        seed(url, "render", 10, "failed", first=10 * number)
+        blueque.archive("render", directory, client=client)
+    groups = summaries._groups
+
+    def overtaken(*given):
+        monkeypatch.undo()
+        assert blueque.archives.compact(directory, min_files=2).before == 3
+        return groups(*given)
+
+    monkeypatch.setattr(summaries, "_groups", overtaken)
+
+    text = bs.report(spark, directory, tmp_path / "report.html").read_text(encoding="utf-8")
+
+    assert ">30<" in text and not [*directory.glob("queue=*/day=*/*.parquet")][1:]
+
+
 def test_of_no_tasks_there_is_a_report_that_says_so(spark, tmp_path):
     written = bs.report(spark, frame(spark, [], FIELDS), str(tmp_path / "report.html"))
 
