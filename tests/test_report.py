@@ -206,6 +206,20 @@ def test_headline_and_tables_have_the_numbers():
     assert "ValueError3075 %render and 1 more2026-11-21 09:58" in said
 
 
+def test_a_minute_is_told_by_the_second_and_its_times_stand_where_they_are():
+    short = Timeline(5.0, 45.0, [Host("h", 1, 1, 1.0)], bars={"h": [Bar(5.0, 44.0, "complete")]})
+
+    text = page(rich(timeline=short, total=group(median=0.012)))
+
+    said = Page(text).said
+    assert "1970-01-01 00:00:05 to 1970-01-01 00:00:45 UTC." in said
+    assert "complete after 39 s, from 1970-01-01 00:00:05" in said
+    assert "Ran, median12 ms90 % within 48 ms" in said
+    axis = re.findall(r'<text x="([\d.]+)%" y="12" class="tick (\w+)( minor)?">00:00:(\d\d)', text)
+    assert len(axis) > 4 and {anchor for _, anchor, _, _ in axis} == {"middle"}
+    assert all(abs(float(x) - (int(second) - 5) / 0.4) < 0.01 for x, _, _, second in axis)
+
+
 def test_a_picture_of_a_gap_is_two_lines_and_a_day_alone_is_a_dot():
     days = {TODAY - 9: spread(), TODAY - 8: spread(), TODAY - 3: spread()}
     text = page(rich(days=days, by_day={}))

@@ -27,7 +27,7 @@ def test_an_axis_of_durations_holds_every_duration(seconds):
     scale = scales.Durations(seconds)
 
     assert [0 <= scale.at(value) <= 1 for value in seconds] == [True] * len(seconds)
-    drawn = sorted(value for value in seconds if 0.1 <= value <= 3650 * DAY)
+    drawn = sorted(value for value in seconds if 0.001 <= value <= 3650 * DAY)
     for shorter, longer in itertools.pairwise(drawn):
         assert scale.at(shorter) < scale.at(longer) or longer < shorter * 1.001
     assert 1 <= len(scale.ticks()) <= 5
@@ -167,6 +167,9 @@ def test_an_outline_goes_around_what_there_is_and_skips_what_is_not():
         (phrases.work(4e12 * DAY), "4,000,000M d"),
         (phrases.day(TODAY), "20 Nov"), (phrases.month(TODAY), "Nov 2026"), (phrases.iso_day(TODAY), "2026-11-20"),
         (phrases.stamp(TODAY * DAY + 3660.0), "2026-11-20 01:01"), (phrases.stamp(1e300), "-"), (phrases.stamp(None), "-"),
+        (phrases.stamp(TODAY * DAY + 3660.5, 59), "2026-11-20 01:01:00"),
+        (phrases.span(0), "0.0 s"), (phrases.span(0.0004), "<1 ms"), (phrases.span(0.0123), "12 ms"),
+        (phrases.span(0.0994), "99 ms"), (phrases.span(0.0996), "0.1 s"), (phrases.span(None), "-"),
         (phrases.tick(TODAY * DAY, 3600), "20 Nov"), (phrases.tick(TODAY * DAY + 3600.0, 3600), "01:00"),
         (phrases.tick(TODAY * DAY + 61.0, 1), "00:01:01"), (phrases.tick(TODAY * DAY + 3600.0, 7 * DAY), "20 Nov"),
         (svg.number(-0.0001), "0"), (svg.number(0.5), "0.5"), (svg.number(100.0), "100"), (svg.percent(1 / 3), "33.333%"),

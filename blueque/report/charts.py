@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from blueque.report import svg
-from blueque.report.phrases import counted, day, share
+from blueque.report.phrases import counted, day, share, span
 from blueque.report.scales import Bins, Counts, Days, Durations, Tick
 from blueque.report.summary import Group, Spread
-from blueque.wording import span
 
 HEIGHT = 120                                           # pixels of a plot, without what is written below it
 _LABELS = 20

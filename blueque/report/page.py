@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from blueque.report import charts, svg, tables, timeline
-from blueque.report.phrases import counted, iso_day, share, stamp, work
+from blueque.report.phrases import counted, iso_day, share, span, stamp, work
 from blueque.report.scales import Days, Durations
 from blueque.report.style import STYLE
 from blueque.report.summary import Group, Spread, Summary
 from blueque.version import __version__
-from blueque.wording import span
 
 _FIRST = 20                                            # queues that are listed at once
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"   # should a text ever get through, it can do nothing

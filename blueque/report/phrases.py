@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from blueque.wording import span
+from blueque import wording
 
 _EPOCH = date(1970, 1, 1)
 _DAY = 86400
@@ -16,6 +16,13 @@ _DAY = 86400
 def counted(number: int, noun: str) -> str:
     """Return `1 run`, `1,203 runs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration as everywhere else, 0.8 s or 4 m 12 s; less than a tenth of a second as 12 ms."""
+    if seconds is None or not 0 < seconds < 0.0995:
+        return wording.span(seconds)
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
 
 
 def share(part: float, whole: float) -> str:
@@ -59,10 +66,12 @@ def iso_day(number: int) -> str:
     return (_EPOCH + timedelta(days=number)).isoformat()
 
 
-def stamp(instant: float | None) -> str:
-    """Return 2026-11-21 05:26."""
+def stamp(instant: float | None, length: float = _DAY) -> str:
+    """Return 2026-11-21 05:26; with seconds when all that is told of is shorter than an hour."""
     moment = None if instant is None else _moment(instant)
-    return "-" if moment is None else moment.isoformat(" ", "minutes")[:16]
+    if moment is None:
+        return "-"
+    return moment.isoformat(" ", "seconds")[:19] if length < 3600 else moment.isoformat(" ", "minutes")[:16]
 
 
 def tick(instant: float, step: float) -> str:

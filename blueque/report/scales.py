@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from blueque import histogram
-from blueque.report.phrases import day, month, short, tick
-from blueque.wording import span
+from blueque.report.phrases import day, month, short, span, tick
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 # Durations that people think in, with about the same distance on a logarithmic axis.
 _DURATIONS = {
-    0.1: "0.1 s", 1: "1 s", 10: "10 s", MINUTE: "1 m", 10 * MINUTE: "10 m", HOUR: "1 h", 6 * HOUR: "6 h", DAY: "1 d",
-    7 * DAY: "7 d", 30 * DAY: "30 d", 365 * DAY: "365 d", 3650 * DAY: "3,650 d",
+    0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", MINUTE: "1 m", 10 * MINUTE: "10 m",
+    HOUR: "1 h", 6 * HOUR: "6 h", DAY: "1 d", 7 * DAY: "7 d", 30 * DAY: "30 d", 365 * DAY: "365 d", 3650 * DAY: "3,650 d",
 }
 # Qless's buckets, put together to some that are about as wide as each other on a logarithmic axis: each twice the one
 # before, as the first minutes and hours are. With others a bucket would stand out only because it is wide.

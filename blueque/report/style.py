@@ -50,7 +50,7 @@ figcaption span {{
 svg {{ display: block; }}
 svg.defs {{ position: absolute; }}
 .plot {{ width: calc(100% - 46px); margin-left: 46px; overflow: visible; }}
-.lanes {{ overflow: visible; }}
+.plot svg, .lanes {{ overflow: visible; }}
 .tick {{ font-size: 11px; fill: var(--muted); font-variant-numeric: tabular-nums; }}
 .middle {{ text-anchor: middle; }}
 .end {{ text-anchor: end; }}

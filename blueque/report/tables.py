@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from blueque.report import svg
 from blueque.report.charts import range_bar
-from blueque.report.phrases import iso_day, share, stamp
+from blueque.report.phrases import iso_day, share, span, stamp
 from blueque.report.scales import Durations
 from blueque.report.summary import Failure, Group
-from blueque.wording import span
 
 _HEADS = ("Tasks", "Failed", "Cancelled", "Retried", "Waited", "90 %", "Ran", "90 %", "99 %", "Longest")
 _NAME, _MESSAGE = 60, 200                              # characters that are shown

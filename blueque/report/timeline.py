@@ -7,10 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from blueque.report import phrases, svg
-from blueque.report.phrases import counted, stamp, work
+from blueque.report.phrases import counted, span, stamp, work
 from blueque.report.scales import Times, step_of
 from blueque.report.summary import Bar, Host, Timeline
-from blueque.wording import span
 
 LANES = 12                                             # of one host; more are summed up
 STEPS = 240
@@ -30,8 +29,9 @@ def draw(timeline: Timeline) -> str:
 
 def says(timeline: Timeline) -> str:
     """Return what has to be known to read it."""
-    runs = counted(sum(host.n for host in timeline.hosts), "run")
-    told = f"{runs} on {counted(len(timeline.hosts), 'host')}, {stamp(timeline.since)} to {stamp(timeline.until)} UTC. "
+    runs, length = counted(sum(host.n for host in timeline.hosts), "run"), timeline.until - timeline.since
+    since, until = stamp(timeline.since, length), stamp(timeline.until, length)
+    told = f"{runs} on {counted(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
     if timeline.bars:
         told += "Each bar is a run; those too short and too close to be told apart are drawn as one. "
         told += "What ran at the same time is drawn one below the other."
@@ -117,7 +117,7 @@ def _rects(lane: Iterable[Bar], times: Times, y: float) -> Iterator[str]:
     for block in _blocks(lane, times):
         since, until = times.at(block[0].start), times.at(block[-1].end)
         width = max(until - since, _THINNEST)
-        yield svg.rect(min(since, 1 - width), y, width, _LANE, _class(block[0].status), _tip(block))
+        yield svg.rect(min(since, 1 - width), y, width, _LANE, _class(block[0].status), _tip(block, times))
 
 
 def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
@@ -135,11 +135,12 @@ def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
         yield block
 
 
-def _tip(block: Sequence[Bar]) -> str:
+def _tip(block: Sequence[Bar], times: Times) -> str:
     first, last = block[0], block[-1]
+    start, end = (stamp(instant, times.until - times.since) for instant in (first.start, last.end))
     if len(block) > 1:
-        return f"{counted(len(block), 'run')}, {first.status}, {stamp(first.start)} to {stamp(last.end)}"
-    ran = f"{first.status} after {span(first.end - first.start)}, from {stamp(first.start)}"
+        return f"{counted(len(block), 'run')}, {first.status}, {start} to {end}"
+    ran = f"{first.status} after {span(first.end - first.start)}, from {start}"
     return f"{first.queue}: {ran} on {first.node}, task {first.task_id}"
 
 
@@ -185,15 +186,12 @@ def _grid(times: Times, height: float) -> Iterator[str]:
 
 def _axis(times: Times) -> str:
     labels = [
-        svg.label(tick.at, 12, tick.label, f"{_edge(tick.at)}{' minor' if tick.is_minor else ''}")
+        # Also at the ends, where there is room beside it: were it moved, times as far apart would not look so.
+        svg.label(tick.at, 12, tick.label, f"middle{' minor' if tick.is_minor else ''}")
         for tick in times.ticks(_TICKS)
     ]
     drawn = svg.ornament("100%", 16, *labels, class_="lanes")
     return svg.tag("div", svg.tag("span", class_="host"), drawn, svg.tag("span", class_="facts"), class_="row axis")
-
-
-def _edge(at: float) -> str:
-    return "start" if at < 0.04 else "end" if at > 0.96 else "middle"
 
 
 def _class(status: str) -> str:
