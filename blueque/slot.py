@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import process
 from blueque.adoption import Adoption, Candidate
@@ -34,7 +34,10 @@ from blueque.spool import Spool
 from blueque.task import Task
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep
-from blueque.watch import Watch
+from blueque.watch import Watch, tree_of
+
+if TYPE_CHECKING:
+    from blueque.tree import Tree
 
 log = logging.getLogger("blueque")
 
@@ -178,6 +181,7 @@ class Slot:
         task, attempt, pid, kind = candidate
         taken: Task | None = task
         seen = None
+        tree = tree_of(task, pid)                      # before it is ours: it may end the moment that it is
         if kind == "orphan":
             seen = self._client.get_inspector().registration(task.queue or "", task.node or "").get("beat_at")
             taken = self._listeners.of(task.queue).adopt(task)
@@ -187,7 +191,7 @@ class Slot:
             return None
         is_same = str(process.start_ticks(pid)) == taken.fields.get("pid_start")     # and not a later one with its pid
         is_child = is_same and process.parent(pid) == os.getpid()
-        watch = self._watch(taken, attempt, pid, is_child)
+        watch = self._watch(taken, attempt, pid, is_child, tree)
         if watch.pidfd is None:                        # else, should it be lost, it is lost with us
             watch.lost_with = {"lost_node": task.node or "", **({"last_seen": seen} if seen else {})}
         if kind == "superseded":
@@ -320,9 +324,9 @@ class Slot:
             except (RedisAway, RedisRefused) as error:
                 log.debug("cannot wake others: %s", error)     # they look for themselves at each beat
 
-    def _watch(self, task: Task, attempt: Attempt, pid: int, is_child: bool) -> Watch:
+    def _watch(self, task: Task, attempt: Attempt, pid: int, is_child: bool, tree: Tree | None = None) -> Watch:
         limits = of(task.fields, self._defaults.of(task.queue).limits)
-        return Watch(task, attempt, pid, limits, is_child, self._listeners.of(task.queue).instance)
+        return Watch(task, attempt, pid, limits, is_child, self._listeners.of(task.queue).instance, tree)
 
     def _hand_back(self, task: Task) -> None:
         try:

@@ -34,10 +34,18 @@ class Watch:
     limits: what it is held to.
     instance: of the listener's registration when it began to watch.
     is_child: whether the process is our own child, and its end ours to see.
+    tree: its processes, as they were seen before.
     """
 
     def __init__(
-        self, task: Task, attempt: Attempt, pid: int, limits: Limits, is_child: bool, instance: str | None = None
+        self,
+        task: Task,
+        attempt: Attempt,
+        pid: int,
+        limits: Limits,
+        is_child: bool,
+        instance: str | None = None,
+        tree: Tree | None = None,
     ) -> None:
         self.instance = instance
         self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
@@ -52,7 +60,7 @@ class Watch:
         self._limits = limits
         began = attempt.began_at()
         self._began = time.monotonic() if began is None else began
-        self._tree: Tree | None = None
+        self._tree = tree
         # At once when it is adopted: what it leaves will not come to us, and is known only if it was seen before.
         self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
         self._progress: float | None = None
@@ -192,6 +200,18 @@ class Watch:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGUSR1)
             except ProcessLookupError:
                 pass
+
+
+def tree_of(task: Task, pid: int) -> Tree | None:
+    """Return the processes of an attempt that somebody else has started, as they are; None: gone, or elsewhere."""
+    if not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
+        return None
+    from blueque.tree import Tree  # here: see Watch._get_tree
+
+    known = task.fields.get("pid_start", "0")
+    tree = Tree(pid, int(known) if known.isdecimal() else 0)
+    tree.look()
+    return tree
 
 
 def _open(pid: int, task: Task, is_child: bool) -> int | None:
