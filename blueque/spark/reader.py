@@ -21,7 +21,6 @@ from blueque.columns import COLUMNS, require_fields
 from blueque.errors import BluequeError, InvalidInput, InvalidType
 from blueque.places import STATUSES
 from blueque.snapshots import Slice, require_keep, require_queues, require_statuses
-from blueque.spark.sessions import activate
 from blueque.values import require_whole
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ def read(
         keep=require_keep(keep),
     )
     _warn_of_unknown(wish)
-    activate(spark)
     return spark.read.format("blueque").options(**wish.options()).load()
 
 

@@ -58,7 +58,7 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
 
 
 def activate(session: SparkSession) -> None:
-    """Have this thread use the session: where it has none, Spark does not find sources that are written in Python.
+    """Have this thread use the session: where it has none, Spark writes into no source that is written in Python.
 
     Its Java has a thread for each of ours, and only that in which the session was made has one by itself.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import PySparkException
@@ -146,13 +145,6 @@ def test_only_the_fields_asked_for_are_there_in_that_order(spark, url):
     ((finished, status, other),) = [tuple(row.values()) for row in rows(frame)]
     assert (finished, status) == (NOON, "complete")
     assert '"memory_peak":"52428800"' in other and task not in frame.columns
-
-
-def test_any_thread_may_read(spark, url):
-    seed(url, "render", 3)
-
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: bs.read(spark, "render", url=url).count()).result() == 3
 
 
 def test_a_queue_without_tasks_is_an_empty_table(spark, url):
