@@ -12,6 +12,7 @@ import signal
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ SLOTS = 2
 SCHEDULED = 5                                          # tasks that are due 1, 2, ... seconds after the start
 MISSING = "no_such_module"                             # the task that fails on purpose
 TOP = 15
+WIDTH = 79                                             # columns that a line may take
 STUCK_AFTER = 120.0                                    # when no task has ended for so long, something is wrong
 
 
@@ -97,7 +99,7 @@ def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has
     print("Blueque demo: how large is the standard library of Python?")
     print(f"  redis      {server}, port {port}, for this demo only")
     print(f"  scheduler  pid {programs[0].pid}")
-    print(f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, each in a process of its own")
+    print(f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each")
     start = time.time()
     client = Client(url, max_bytes=settings.DEFAULT_MAX_BYTES)
     tasks = _submit(client, start)
@@ -223,10 +225,10 @@ def _print_results(ended: Mapping[str, Task], seconds: float) -> None:
     _print_row({"package": f"all {len(ranking)}", **total, "deepest": deepest}, seconds)
     unreadable = sum(task.result["unreadable"] for task in ranking)
     if unreadable:
-        print(f"({unreadable} of these files are bad Python on purpose, for tests: only their lines are counted.)")
+        print(f"({unreadable} files are bad Python on purpose, for tests: only their lines are counted.)")
     (failed,) = (task for task in ended.values() if task.status == "failed")
     print(f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:")
-    print(f"  {failed.parameters['package']}: {failed.error}")
+    print(_folded(f"{failed.parameters['package']}: {failed.error}"))
 
 
 def _print_row(row: Mapping[str, Any], seconds: float) -> None:
@@ -247,9 +249,17 @@ def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task])
         ("HMGET", largest, "status", "attempt", "pid", "result"),
         ("HMGET", failed, "status", "error_type", "error"),
     ):
-        print(f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}")
+        command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}"
+        if len(command) > WIDTH:                       # what it asks for comes on a line of its own
+            command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words[:2])} \\\n    {shlex.join(words[2:])}"
+        print(command)
         for line in ask(port, *words):
-            print(f"  {line}")
+            print(_folded(line))
+
+
+def _folded(text: str) -> str:
+    """Return the text, below the line to which it belongs, as it fits on a terminal; a long path goes on where it ends."""
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _print_invitation(url: str) -> None:
