@@ -50,7 +50,7 @@ def test_it_says_what_was_archived_and_deleted(run, cli, shelf):
 
     first, second = result.stdout.splitlines()
     assert (result.returncode, result.stderr) == (0, "")
-    assert first.startswith(f"{QUEUE}  40 archived in ") and first.endswith("/s; all deleted from Redis")
+    assert first.startswith(f"{QUEUE}  40 tasks archived in ") and first.endswith("/s) and deleted from Redis")
     assert second == f"in {shelf}"
     require_exact(cli, shelf, ids)
     assert run(QUEUE, shelf).stdout == f"{QUEUE}  nothing to archive\n"
@@ -83,7 +83,7 @@ def test_compacting_says_how_many_files_are_left(run, url, cli, shelf):
     fill(cli, 20)
     archives.archive(QUEUE, shelf, url=url, batch=2)
 
-    assert run(QUEUE, shelf, "--compact").stdout == f"{QUEUE}  nothing to archive\n10 files are 1 now\n"
+    assert run(QUEUE, shelf, "--compact").stdout == f"{QUEUE}  nothing to archive\n10 files merged into 1\n"
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), [
@@ -145,12 +145,12 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
         program.send_signal(signal.SIGINT)
         rest = program.stderr.read()
         assert program.wait(30) == 130
-    assert waiting == f"Another archiver is at work on it: ann@host, process {os.getpid()}. Waiting for it.\n"
+    assert waiting == f"Waiting for another archiver of this queue: ann@host, process {os.getpid()}.\n"
     assert rest == "Stopped. Nothing is lost: run it again, and it goes on where it was.\n"
 
     protocol.leave_batch(redis, QUEUE, "b-1", "w")
     result = run(QUEUE, shelf)
-    assert result.stderr == "What an interrupted run had begun is finished now, too.\n"
+    assert result.stderr == "An interrupted run was finished first.\n"
     require_exact(cli, shelf, ids)
 
 

@@ -23,10 +23,10 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.command()
 @click.argument("queue")
 @click.argument("directory")
-@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only what has ended so long ago: 12h, 7d.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks; the oldest first.")
-@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED), help="Only such tasks; may be repeated.")
-@click.option("--compact", "is_compacting", is_flag=True, help="Then make few large files of the small ones of each day.")
+@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only tasks that ended at least so long ago: 12h, 7d.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks, the oldest first.")
+@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED), help="Only tasks in this state, may be repeated; else all three.")
+@click.option("--compact", "is_compacting", is_flag=True, help="Then merge the small files of each day into few large ones.")
 @json_option
 @shared_options
 @pass_invocation
@@ -34,13 +34,17 @@ def archive(
     invocation: Invocation, queue: str, directory: str, older_than: float | None, limit: int | None, states: Sequence[str],
     is_compacting: bool, as_json: bool,
 ) -> None:
-    """Move finished tasks into Parquet files, DIRECTORY/queue=.../day=..., and delete from Redis what is there then.
+    """Move the finished tasks of a queue from Redis into Parquet files.
 
     \b
     blueque archive video.encode /data/archive --older-than 7d
 
-    It can be stopped or killed at any time: run again, it goes on where it was, and no task is lost or there twice. A task
-    that was put in line again meanwhile stays in Redis. Several queues may share a directory.
+    The files are below DIRECTORY, which is made if need be: queue=video.encode/day=2026-11-21/, by the day, in UTC, on
+    which a task finished. Several queues may share it. A task is deleted from Redis when its file is complete, and not
+    before.
+
+    Stop or kill it at any time. Run again, it goes on where it was: no task is lost, and none is archived twice. One that is
+    requeued meanwhile stays in Redis, and is archived anew when it ends. It needs pip install 'blueque[arrow]'.
     """
     from blueque import archives  # here: --help does without
 
@@ -78,21 +82,22 @@ def _print_text(done: Archived, merged: Compacted | None) -> None:
     name = show.clean(done.queue)
     if done.batches:
         rate = done.written / max(done.seconds, 0.001)
-        click.echo(f"{name}  {done.written:,} archived in {show.span(done.seconds)}, {rate:,.0f}/s; {_fate(done)}")
+        tasks = f"{done.written:,} task{'s' * (done.written != 1)}"
+        click.echo(f"{name}  {tasks} archived in {show.span(done.seconds)} ({rate:,.0f}/s){_fate(done)}")
         click.echo(f"in {show.clean(done.directory)}")
     else:
         click.echo(f"{name}  nothing to archive")
     if done.resumed:
-        show.talk("What an interrupted run had begun is finished now, too.")
+        show.talk("An interrupted run was finished first.")
     if merged is not None:
-        click.echo(f"{merged.before:,} files are {merged.after:,} now" if merged.before else "nothing to compact")
+        click.echo(f"{merged.before:,} files merged into {merged.after:,}" if merged.before else "no small files to merge")
 
 
 def _fate(done: Archived) -> str:
     kept = done.written - done.deleted
     if not kept:
-        return "all deleted from Redis"
-    return f"{done.deleted:,} deleted from Redis, {kept:,} changed or deleted by others meanwhile"
+        return " and deleted from Redis"
+    return f"; {done.deleted:,} deleted from Redis, {kept:,} changed or deleted by others meanwhile"
 
 
 def _print_json(done: Archived, merged: Compacted | None) -> None:
@@ -130,4 +135,4 @@ class _Screen:
             return
         self._stage, other = ("wait", progress.batch), progress.other or {}
         self.clear()
-        show.talk(f"Another archiver is at work on it: {other.get('by')}, process {other.get('pid')}. Waiting for it.")
+        show.talk(f"Waiting for another archiver of this queue: {other.get('by')}, process {other.get('pid')}.")
