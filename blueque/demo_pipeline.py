@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 QUEUE = "packages"                                     # of which the demo's listener takes tasks, too
 RUN = "first-night"
 TOP = 5
+# Bad data: packages, and what the tasks of these fail with.
+BROKEN = {"gone": "FileNotFoundError", "no_python": "SyntaxError", "no_path": "TypeError"}
+SHOWN = 41                                             # characters of a message
 STUCK_AFTER = 120.0                                    # seconds without any task that ends
 
 PACKAGES = """
@@ -41,9 +44,10 @@ def main(url: str, directory: Path, report: Path) -> int:
     began = time.monotonic()
     say("Spark starts, which takes ten seconds or more")
     spark = bs.session(app="blueque-demo", spark_sql_shuffle_partitions=2, spark_driver_memory="512m")
-    packages = find_packages(spark).cache()
+    packages = find_packages(spark).unionByName(broken_packages(spark, directory), allowMissingColumns=True).cache()
     totals = packages.selectExpr("count(*) AS packages", "sum(files) AS files").first()
-    say(f"Spark {spark.version} has found {totals.files:,} files in {totals.packages} packages")
+    say(f"Spark {spark.version} has found {totals.files:,} files in {totals.packages - len(BROKEN)} packages")
+    say(f"{len(BROKEN)} rows more are bad data, to see them fail: {', '.join(BROKEN)}")
     fill(packages, url)
     wait_until_done(Client(url), totals.packages)
     tasks = bs.read(spark, QUEUE, status=("complete", "failed"), url=url)
@@ -51,7 +55,8 @@ def main(url: str, directory: Path, report: Path) -> int:
     archive(spark, totals.packages, url, directory / "archive")
     bs.report(spark, str(directory / "archive"), str(report), title="The demo of Blueque")
     spark.stop()
-    say(f"report: {report}, to be opened in a browser")
+    say("report, to be opened in a browser:")
+    say(f"  {report}")
     say(f"all of it took {time.monotonic() - began:.0f} s")
     return 0
 
@@ -63,6 +68,14 @@ def find_packages(spark: SparkSession) -> DataFrame:
     files = spark.read.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", "*.py").load(stdlib)
     files.select("path", "length").coalesce(2).createOrReplaceTempView("files")
     return spark.sql(PACKAGES, {"stdlib": stdlib, "depth": stdlib.count("/") + 1})
+
+
+def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
+    """Return rows as bad data has them: a path that leads nowhere, a file that is no Python, and no path at all."""
+    no_python = directory / "no_python.py"
+    no_python.write_text("this is no Python\n")
+    paths = [str(directory / "absent.py"), str(no_python), None]
+    return spark.createDataFrame([*zip(BROKEN, paths, strict=True)], "package string, path string")
 
 
 def fill(packages: DataFrame, url: str) -> None:
@@ -93,7 +106,19 @@ def show(spark: SparkSession, tasks: DataFrame) -> None:
     print(f"\n  {'package':<22}{'lines':>10}{'seconds':>9}    as Spark reads them", flush=True)
     for row in spark.sql(LARGEST, {"top": TOP}, tasks=tasks).collect():
         print(f"  {row.package[:22]:<22}{row.lines:>10,}{row.seconds:>9.2f}")
+    found = [(row.error_type, row.n, row.error) for row in bs.failures(tasks).collect()]
+    print(f"\n  {'failed with':<22}{'tasks':>10}    by bs.failures, with the newest message")
+    for kind, count, error in found:
+        print(f"  {kind:<22}{count:>10}    {shortened(error)}")
     print(flush=True)
+    if {kind: count for kind, count, _ in found} != dict.fromkeys(BROKEN.values(), 1):
+        raise WentWrong(f"{', '.join(BROKEN)} alone should have failed")
+
+
+def shortened(error: str) -> str:
+    """Return the message without its type, as it fits."""
+    said = error.partition(": ")[2]
+    return said if len(said) <= SHOWN else said[: SHOWN - 3] + "..."
 
 
 def archive(spark: SparkSession, count: int, url: str, directory: Path) -> None:
