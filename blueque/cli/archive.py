@@ -25,7 +25,8 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.argument("directory")
 @click.option("--older-than", type=DURATION, metavar="DURATION", help="Only tasks that ended at least so long ago: 12h, 7d.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks, the oldest first.")
-@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED), help="Only tasks in this state, may be repeated; else all three.")
+@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED),
+              help="Only tasks in this state, may be repeated; else all three.")
 @click.option("--compact", "is_compacting", is_flag=True, help="Then merge the small files of each day into few large ones.")
 @json_option
 @shared_options
