@@ -110,6 +110,9 @@ class Feeding:
         except FeedTaken:
             is_ours = False
             raise
+        except KeyboardInterrupt:
+            is_ours = not self._job.stop.is_set()      # who interrupts what is stopping does not wait for Redis either
+            raise
         finally:
             if self._chunks is not None:
                 self._chunks.close()
