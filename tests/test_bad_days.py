@@ -215,11 +215,11 @@ def test_a_result_waits_while_redis_has_no_memory_and_that_is_said_once(frail, o
 
 
 WITH_A_QUICK_BEAT = """
-    import logging, work
-    from blueque import Client, ForkingRunner, settings
+    import logging, os, work
+    from blueque import Client, ForkingRunner
 
+    os.environ["BLUEQUE_BEAT"] = "0.2s"
     logging.basicConfig(level=logging.INFO)
-    settings.BEAT = 0.2
     ForkingRunner(Client("{url}"{options}), "work", work.run, spool="spool").run()
 """
 
