@@ -15,11 +15,16 @@ from blueque.embedded import Server, running_server
 from blueque.protocol import transaction
 
 State = Callable[[], dict[str, Any]]
+# What takes long with few tests, and would come last: then all but one process would wait for it.
+LONG = ("tests/spark", "tests/test_model.py", "tests/test_demo.py", "tests/test_chaos.py", "tests/test_explorer.py")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have one process run a file, as with --dist loadfile, but all files of tests/spark: they share a Java process."""
+    """Have one process run a file, as with --dist loadfile, but all files of tests/spark: they share a Java process.
+
+    What takes long comes first.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # here: it is not always installed
@@ -28,6 +33,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
             return "tests/spark" if "spark/" in file else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            for file in LONG:
+                if file in self.workqueue:
+                    self.workqueue.move_to_end(file, last=False)
+                    break
+            super()._assign_work_unit(node)
 
     return Scheduling(config, log)
 
