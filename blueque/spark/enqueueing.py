@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from blueque.errors import BluequeError, InvalidInput, InvalidType, RunDropped
+from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
 from blueque.run_record import Record, require_same
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
@@ -169,8 +169,12 @@ class _Job:
                     client.get_leftovers().drop(staging.queue, staging.name)
                 return staging.is_committed
         except BluequeError as another:
-            error.add_note(f"blueque: what became of run {self.sink.run} is not known: {another}")
-            return False
+            if not isinstance(error, JobFailed):       # a row was refused, and so nothing was decided
+                return False
+            look = f"see what `blueque runs {self.sink.queue}` says of run {self.sink.run}"
+            advice = look if is_random else "the same again under this run settles it"
+            fate = f"whether it is decided is not known, for {another}; {advice}"
+            raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
 
     def _write(self, more: dict[str, str], fate: str) -> None:
         activate(self._frame.sparkSession)

@@ -403,6 +403,20 @@ def test_what_stops_a_worker_is_told_in_a_sentence(spark, url, cli, directory, m
     assert judge(cli, directory, ids) == (0, 0, 0)
 
 
+def test_what_stops_a_worker_that_compacts_is_told_in_a_sentence(spark, url, client, directory, monkeypatch):
+    ids = []
+    for number in range(2):
+        ids += seed(url, "render", 10, first=10 * number)
+        archives.archive("render", directory, client=client)
+    monkeypatch.setattr(archiving, "_merge", run_out_of_disk)
+
+    sentence = r"No space left on device; the archive reads as before: run it again$"
+    with pytest.raises(JobFailed, match=rf"^the Spark job has failed: OSError: .* {sentence}"):
+        bs.compact(spark, directory, min_files=2)
+
+    assert ids_of(bs.read_archive(spark, directory)) == sorted(ids)
+
+
 def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
     spark, url, cli, redis, directory, monkeypatch, caplog
 ):

@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import blueque.spark as bs
-from blueque import JobFailed, keys
+from blueque import JobFailed, RedisAway, keys
+from blueque.spark import enqueueing
 from spark import mishaps
 from spark.exact import is_exact, pending
 from spark.test_enqueue import ROWS, Q, df, mishap  # the fixtures
@@ -116,6 +117,23 @@ def test_bs_enqueue_finishes_what_was_decided_when_the_process_that_commits_dies
 
     assert mishaps.struck(cli) == 1
     assert is_exact(cli, ROWS) and done[2:5] == (ROWS, ROWS, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"), [({"run": "tonight"}, "the same again under this run settles it"), ({}, "see what `blueque runs")]
+)
+def test_bs_enqueue_does_not_say_that_nothing_is_visible_where_nobody_can_know(df, mishap, url, monkeypatch, said, advice):
+    def join(*given):
+        raise RedisAway("no Redis there")
+
+    mishap("raise", "after publish")
+    monkeypatch.setattr(enqueueing, "join_staging", join)
+
+    with pytest.raises(JobFailed, match="has failed: RuntimeError: struck; whether it is decided is not known") as failed:
+        bs.enqueue(df.limit(10), Q, url=url, **said)
+
+    assert advice in str(failed.value) and "no Redis there" in str(failed.value)
+    assert isinstance(failed.value.__cause__, PySparkException)
 
 
 def test_bs_enqueue_says_in_a_sentence_why_nothing_is_visible(df, cli, mishap, url):
