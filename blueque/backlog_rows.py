@@ -10,6 +10,8 @@ from blueque.backlog import BacklogFile
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 from blueque.task_id import require_key
 
+_NAMED = 20                                            # columns that there are, when one is missing
+
 Encoded = tuple[bytes, bool]                           # parameters in UTF-8, and whether they are JSON
 
 
@@ -158,7 +160,8 @@ def chosen(row: Mapping[str, Any], shape: Shape) -> Any:
 
 def column(row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
-        raise InvalidInput(f"there is no {name!r} in it")
+        some = ", ".join(map(str, [*row][:_NAMED])) + (", ..." if len(row) > _NAMED else "")
+        raise InvalidInput(f"there is no {name!r} in it{f'; there are {some}' if row else ''}")
     return row[name]
 
 

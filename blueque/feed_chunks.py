@@ -90,7 +90,7 @@ class FeedChunks:
     def renew(self, chunk: FeedChunk) -> FeedChunk:
         """Return the same chunk with tasks that are made now."""
         batch = None if chunk.batch is None else self._batch(chunk.batch.tasks)
-        return FeedChunk(chunk.before, chunk.after, batch, chunk.skipped, chunk.done)
+        return FeedChunk(chunk.before, chunk.after, batch, chunk.skipped, chunk.done, chunk.fed)
 
     def take_bad(self) -> list[BacklogRefused]:
         """Return the rows that were left out since the last call."""
@@ -152,7 +152,8 @@ class FeedChunks:
         texts = portion.keys if has_keys else [b"%d" % (before + place) for place in portion.places]
         ids = ids_of_feed(aim.queue, aim.feed if has_keys else aim.instance, texts)
         tasks = NewTasks(ids, portion.parameters, keys=portion.keys if has_keys else None)
-        return FeedChunk(before, after, self._batch(tasks.once() if has_keys else tasks), len(portion.bad), news)
+        batch = self._batch(tasks.once() if has_keys else tasks)
+        return FeedChunk(before, after, batch, len(portion.bad), news, len(portion.parameters))
 
     def _batch(self, tasks: NewTasks) -> Batch:
         return Batch(self._aim.queue, tasks, time.time(), {**(self._aim.options or {}), "run": self._aim.feed})

@@ -23,8 +23,8 @@ class FeedOutcome(NamedTuple):
     """What came of a feed.
 
     is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed began, bad and blank ones
-    included. fed: how many rows this call has made tasks of, and skipped: how many bad ones it has left out.
-    seconds: that it took.
+    included. fed: how many rows this call has made tasks of, those included whose key had one; skipped: how many bad ones
+    it has left out. seconds: that it took.
     """
 
     feed: str

@@ -184,7 +184,7 @@ class Feeding:
         if fed.verdict == "fed":
             self._ready.popleft()
             self._owner.note_fed()
-            self.rows, self.fed = chunk.after.rows, self.fed + len(chunk.ids)
+            self.rows, self.fed = chunk.after.rows, self.fed + chunk.fed
             self._teller.leave_out(bad)
             log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
             self._teller.report(self.rows, waiting=fed.waiting, file=chunk.after.file, share=chunk.after.share)

@@ -18,6 +18,8 @@ import pytest
 from running import ECHO, Programs, until
 
 from blueque import keys
+from blueque.cli import feed as cli_feed
+from blueque.feed_progress import FeedProgress
 
 FEED = keys.feed("video", "f")
 BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
@@ -108,6 +110,23 @@ def test_bad_usage_is_said_in_a_sentence(run, words, verb, why):
     assert program.code == 2 and why in program.log and "Traceback" not in program.log
 
 
+def test_a_directory_without_rows_is_named(run, programs):
+    (programs.directory / "empty").mkdir()
+    (programs.directory / "empty" / "read.me").write_text("1\n")
+
+    program = run(verb=("feed", "empty", "video", "--name", "f"))
+
+    assert (program.code, program.printed, program.log) == (0, "f  nothing to feed: there are no rows in empty\n", "")
+
+
+def test_rows_that_share_a_key_are_fed_all_the_same(run, programs, cli):
+    (programs.directory / "b.jsonl").write_text('{"n": 1}\n' * 3)
+
+    program = run(verb=("feed", "b.jsonl", "video", "--name", "f", "--key", "n"))
+
+    assert program.printed.startswith("f  3 rows fed in ") and waiting(cli) == 1
+
+
 def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
     with (programs.directory / "backlog" / "b.jsonl").open("w") as file:
         file.write('{"n": 1}\n' + "oops\n" * 30)
@@ -196,6 +215,15 @@ def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(start, pr
     assert re.match(r"600 of about 1,\d\d\d rows, [\d.,]+/s, 600 in line", noisy.log)
     assert [noisy.stop(), quiet.stop()] == [143, 143]
     assert (quiet.log, quiet.printed) == ("", "")
+
+
+def test_in_a_pipe_a_line_without_news_comes_seldom(monkeypatch, capsys):
+    monkeypatch.setattr(cli_feed, "_EVERY", 0.0)
+    screen = cli_feed._Screen(is_quiet=False)
+    for rows in (5, 5, 5, 6):
+        screen.tell(FeedProgress(rows=rows))
+
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["5 rows", "6 rows"]
 
 
 def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cli):

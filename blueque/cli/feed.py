@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blueque.feed_progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
-_EVERY = 5.0                                           # seconds between two lines where there is no terminal
+_EVERY, _IDLE = 5.0, 60.0                              # seconds between two lines in a pipe: with news, without
 _LATELY = 15.0                                         # seconds of which the rate is told
 _BAD_ROWS = 20                                         # that are told one by one
 
@@ -87,7 +87,7 @@ def feed(
     if as_json:
         _print_json(outcome)
     elif not quiet:
-        _print_text(outcome, screen.rows_before)
+        _print_text(outcome, screen.rows_before, " ".join(paths))
     return 0 if outcome.is_finished else stopping.exit_code
 
 
@@ -100,7 +100,7 @@ class _Screen:
         self._has_begun = False
         self._is_quiet = is_quiet
         self._line = Line(is_wanted=not is_quiet)
-        self._said = time.monotonic()
+        self._said, self._told = time.monotonic(), -1  # when, and how many rows
         self._lately: deque[tuple[float, int]] = deque()
         self._bad = 0
         self.clear = self._line.clear
@@ -119,8 +119,8 @@ class _Screen:
             self._remark(progress.note)
         elif self._line.is_shown:
             self._line.draw(lambda: self._text(progress))
-        elif now > self._said + _EVERY:
-            self._said = now
+        elif now > self._said + _EVERY and (self._told != self.rows or now > self._said + _IDLE):
+            self._said, self._told = now, self.rows
             show.talk(self._text(progress))
 
     def _remark(self, note: str) -> None:
@@ -148,8 +148,10 @@ class _Screen:
 
 def _explained(error: BacklogRefused, rows: int) -> Failure:
     fed = f"{_rows(rows)} done. " if rows else ""
+    if error.row is None and not rows:
+        return Failure(USAGE, str(error))
     if error.row is None:
-        advice = f"Mend it and run the same again{', or feed the rest with another --name' if rows else ''}."
+        advice = "Mend it and run the same again, or feed the rest with another --name."
     elif error.row > 1 and error.file.lower().endswith(PARQUET):
         advice = "With --skip-bad it goes on behind such rows."
     else:
@@ -157,7 +159,7 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
     return Failure(USAGE, str(error), f"{fed}{advice}")
 
 
-def _print_text(outcome: FeedOutcome, rows_before: int) -> None:
+def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
     name = show.clean(outcome.feed)
     bad = f"; {show.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
     if not outcome.is_finished:
@@ -167,6 +169,8 @@ def _print_text(outcome: FeedOutcome, rows_before: int) -> None:
         click.echo(f"{name}  {_rows(outcome.fed)} fed in {show.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
         if rows_before:
             click.echo(f"{outcome.rows:,} in all, with those before")
+    elif not outcome.rows:
+        click.echo(f"{name}  nothing to feed: there are no rows in {show.clean(source)}")
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
 

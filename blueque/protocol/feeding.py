@@ -42,15 +42,18 @@ class FeedChunk:
     """Rows that are fed in one transaction.
 
     before: how many rows were done before them. after: where they end.
-    batch: the tasks that they become; None: there are none. skipped: how many rows become none.
+    batch: the tasks that they become; None: there are none. skipped: how many rows become none. fed: how many become one,
+    those included that share one by their key; else as many as there are tasks.
     done: files that are fed to their end with these rows, and their marks.
     """
 
     def __init__(
-        self, before: int, after: Cursor, batch: Batch | None, skipped: int = 0, done: Mapping[str, str] | None = None
+        self, before: int, after: Cursor, batch: Batch | None, skipped: int = 0, done: Mapping[str, str] | None = None,
+        fed: int | None = None,
     ) -> None:
         self.before, self.after, self.batch, self.skipped, self.done = before, after, batch, skipped, dict(done or {})
         self.ids: Sequence[bytes] = batch.tasks.ids if batch is not None else ()
+        self.fed = len(self.ids) if fed is None else fed
         self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []
 
 
