@@ -149,7 +149,8 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[tupl
         stands = f"feed {record['feed']} has stood still for {show.span(None if since is None else now - since)}"
         if state == "silent":
             yield f"{stands}, {show.short_node(record.get('node', '?'))} is silent", ""
-        if state == "stopped" and since is not None and now - since > LONG_PAUSE:
+        has_begun = record.get("rows", "0") != "0"     # else a mistyped path, mostly
+        if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
             yield f"{stands}, nobody feeds", commands.of_queue("feeds", record["queue"])
 
 
