@@ -40,8 +40,8 @@ ARCHIVER = """
 # state of the batch then.
 POINTS = {
     "claimed": (b"claimed", 1, True, "claimed"),
-    # The first two are of the driver, and two for each slice come before the rest of it.
-    "while workers write": (b"HGETALL", 5, False, "claimed"),
+    # The first two are of the driver. Of the next three, two are for one slice, which makes a file; its rest comes later.
+    "while workers write": (b"HGETALL", 6, False, "claimed"),
     "before it is written": (b"written", 1, False, "claimed"),
     "when it is written": (b"written", 1, True, "written"),
     "before it is published": (b"published", 1, False, "written"),
@@ -285,7 +285,7 @@ def workers():
 def test_workers_that_are_killed_while_they_write_are_replaced(spark, url, cli, directory, monkeypatch):
     ids = seed(url, "render", MANY)
     monkeypatch.setattr(archiving, "PIECE", MANY // 2)
-    way = Standstill(url, b"HGETALL", 5)
+    way = Standstill(url, *POINTS["while workers write"][:2])
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(bs.archive, spark, "render", directory, url=way.url)
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spark import killed
 
-# The longest way through a commit, and what is quick; `bin/soak` has them all.
-SOME = ("midway", "keyed", "naive", "stream-staged", "stream-midway")
+# One of each kind: between decision and publish, while publishing, while staging; `bin/soak` has them all.
+SOME = ("decided", "midway", "keyed", "naive", "stream-staged")
 
 
 def test_a_driver_killed_at_any_step_of_a_write_leaves_what_the_next_run_makes_exact(spark, url, cli, tmp_path):
