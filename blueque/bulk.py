@@ -13,7 +13,7 @@ from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
-from blueque.run_record import Record
+from blueque.run_record import Record, require_same
 from blueque.runs import KeyedRun
 from blueque.staging import Staging
 from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep
@@ -155,14 +155,15 @@ class ManyTasks:
         """Return a run that another process has opened, to put some of its rows.
 
         record: what its `KeyedRun.record` says. options: as for `open_run`.
-        Raises RunDropped when that run is gone, even if there is a new one under its name.
+        Raises RunDropped when that run is gone, even if there is a new one under its name; WrongRun if it has no keys, or
+        is of another queue.
         Source: docs/protocol.md, "open_run".
         """
-        return KeyedRun(self._redis, self._join(record), self._max_bytes, self.fields_of(**options))
+        return KeyedRun(self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options))
 
     def join_staging(self, record: Mapping[str, Any], **options: Unpack[Common]) -> Staging:
         """The same for what `open_staging` has opened."""
-        return Staging(self._redis, self._join(record), self._max_bytes, self.fields_of(**options))
+        return Staging(self._redis, self._join(record, "staged", "stream"), self._max_bytes, self.fields_of(**options))
 
     def fields_of(
         self,
@@ -176,7 +177,8 @@ class ManyTasks:
         """Return the fields of a task that is given these options of `enqueue`, with what the configuration adds."""
         return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
 
-    def _join(self, record: Mapping[str, Any]) -> Record:
+    def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
+        require_same(record, self.name, record["run"], *kinds)
         return protocol.open_run(
             self._redis, self.name, record["run"], record["kind"], record.get("shards"), record["keep"], time.time(),
             record["created"],

@@ -102,7 +102,7 @@ class Staging:
         Source: docs/protocol.md, "discard".
         """
         some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
-        return discard(self._redis, self.queue, self.name, some)
+        return discard(self._redis, self.queue, self.name, some, self.record["created"])
 
     def _require_batch(self, batch: int | None) -> int | None:
         if self.is_stream == (batch is None):
@@ -151,10 +151,13 @@ def finish(redis: Redis, queue: str, run: str) -> Record:
     return record
 
 
-def discard(redis: Redis, queue: str, run: str, names: Sequence[str]) -> int:
-    """Delete what is staged in these chunks, unless it is decided; return how many chunks that were."""
+def discard(redis: Redis, queue: str, run: str, names: Sequence[str], created: float | None = None) -> int:
+    """Delete what is staged in these chunks, unless it is decided; return how many chunks that were.
+
+    created: of the record that is meant, see `protocol.discard`.
+    """
     discarded = sum(
-        protocol.discard(redis, queue, run, name, follower)
+        protocol.discard(redis, queue, run, name, follower, created)
         for name, follower in zip(names, [*names[1:], None], strict=False)
     )
     if discarded:

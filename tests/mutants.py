@@ -76,10 +76,10 @@ MUTANTS = [
     Mutant("publish is not guarded", "staging", "_content", "Look((keys.staged(chunk),),", 'Look((keys.staged(""),),',
            "two who commit", (2, 0)),
     Mutant("publish leaves the chunk", "staging", "publish", '("UNLINK", key),', "", "commit", (0, 1)),
-    Mutant("discard does not look whether it is decided", "staging", "discard", "if score is None:", "if False:",
+    Mutant("discard does not look whether it is decided", "staging", "discard", "if score is None or (", "if False or (",
            "commit or discard", (1, 0)),
-    Mutant("discard does not watch what is staged", "staging", "_membership", "Look((staging, key),", "Look((key, key),",
-           "commit or discard", (2, 0)),
+    Mutant("discard watches neither what is staged nor the record", "staging", "_membership", "Look((staging, key, record),",
+           "Look((key, key),", "commit or discard", (2, 0)),
     # archiving
     Mutant("a batch is marked by one who has lost it", "archiving", "mark_batch",
            "_require(queue, batch, writer, snapshot)", "pass", "two archivers", (2, 0)),

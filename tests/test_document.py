@@ -594,6 +594,15 @@ def discard(redis: Redis) -> None:
     protocol.discard(redis, Q, RUN, "c1")
 
 
+def discard_ours(redis: Redis) -> None:
+    protocol.discard(redis, Q, RUN, "c1", created=RECORD["created"])
+
+
+def staged_later(redis: Redis) -> None:
+    later = Chunk({**RECORD, "created": 12.5}, "c1", NewTasks([b"t1", b"t2"], [(b"p", False)] * 2), 12.5, {})
+    protocol.stage(redis, later)
+
+
 def drop_run(redis: Redis) -> None:
     protocol.drop_run(redis, Q, RUN)
 
@@ -1033,6 +1042,7 @@ SAMPLES = [
     Sample("discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]),
     Sample("discard", "its list is gone", given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))), discard,
            DISCARD),
+    Sample("discard", "of a later run", given(reopened("staged"), staged_later), discard_ours, DISCARD, until="MULTI"),
     Sample("discard", "again", nothing, discard, DISCARD, until="MULTI"),
     Sample("discard", "decided", given(opened("staged"), staged("c1"), commit_run("c1")), discard, DISCARD, until="MULTI"),
     Sample("drop_run", "staged", opened("staged"), drop_run, OPEN),

@@ -191,7 +191,13 @@ def test_another_process_joins_what_was_opened_and_nothing_later(queue, theirs, 
     ):
         with pytest.raises(RunDropped):
             attempt()
-    assert later.commit(stage(later, 1), batch) == ("s", 10, 10, False)
+    names = stage(later, 1)
+    assert staging.discard() == joined.discard() == 0
+    assert later.commit(names, batch) == ("s", 10, 10, False)
+    with pytest.raises(WrongRun, match="not a keyed one"):
+        theirs.join_run(later.record)
+    with pytest.raises(WrongRun, match="not a staged or stream one"):
+        theirs.join_staging(queue.open_run("k").record)
 
 
 def test_the_batches_of_a_stream_are_of_one_query(queue, client, cli):

@@ -175,31 +175,35 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
     return finished
 
 
-def discard(redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None) -> bool:
+def discard(
+    redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None, created: float | None = None
+) -> bool:
     """Delete the tasks of a chunk that is staged. False: it is not, or is decided.
 
     follower: the chunk that comes next on this connection; its look travels with our EXEC.
+    created: of the record that is meant: what is staged for a later run of this name stays.
     """
     staging = keys.staging(queue, run)
 
-    def decide(score: str | None, content: Sequence[str]) -> Answer | Change:
-        if score is None:
+    def decide(score: str | None, content: Sequence[str], its_created: str | None) -> Answer | Change:
+        if score is None or (None not in (created, its_created) and its_created != str(created)):
             return Answer(False)
         tasks, _, _ = _sorted(content[1:])
         commands: list[Command] = [("UNLINK", *map(keys.task, tasks))] if tasks else []
         return Change([*commands, ("UNLINK", keys.staged(chunk)), ("ZREM", staging, chunk)], True)
 
-    ahead = _membership(staging, follower) if follower is not None else None
-    return bool(transact(redis, "discard", _membership(staging, chunk), decide, ahead=ahead))
+    ahead = _membership(queue, run, follower) if follower is not None else None
+    return bool(transact(redis, "discard", _membership(queue, run, chunk), decide, ahead=ahead))
 
 
 def _content(chunk: str) -> Look:
     return Look((keys.staged(chunk),), (("LRANGE", keys.staged(chunk), 0, -1),))
 
 
-def _membership(staging: str, chunk: str) -> Look:
-    key = keys.staged(chunk)
-    return Look((staging, key), (("ZSCORE", staging, chunk), ("LRANGE", key, 0, -1)))
+def _membership(queue: str, run: str, chunk: str) -> Look:
+    staging, key, record = keys.staging(queue, run), keys.staged(chunk), keys.run(queue, run)
+    reads = (("ZSCORE", staging, chunk), ("LRANGE", key, 0, -1), ("HGET", record, "created"))
+    return Look((staging, key, record), reads)
 
 
 def _entries(tasks: NewTasks, options: Options) -> Sequence[bytes]:

@@ -33,6 +33,9 @@ FORMAT = "blueque"
 log = logging.getLogger("blueque")
 
 
+_SETTLES = "the same again under this run settles it"
+
+
 class Enqueued(NamedTuple):
     """What has come of a frame.
 
@@ -172,7 +175,8 @@ class _Job:
             if not isinstance(error, JobFailed):       # a row was refused, and so nothing was decided
                 return False
             look = f"see what `blueque runs {self.sink.queue}` says of run {self.sink.run}"
-            advice = look if is_random else "the same again under this run settles it"
+            is_gone = isinstance(another, RunDropped)
+            advice = look if is_random else f"before you run it again, {look}" if is_gone else _SETTLES
             fate = f"whether it is decided is not known, for {another}; {advice}"
             raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
 
@@ -195,7 +199,7 @@ def _replay(sink: Sink) -> Record | None:
     """Return the record of the run if it was decided before, and see that it is finished; None: there is work to do."""
     with sink.connected() as client:
         record = client.get_run(sink.queue, str(sink.run))
-        if record is None or record["state"] == "open":
+        if record is None or record["state"] == "open" or "kind" not in record:     # of the last only leftovers are there
             return None
         if record["kind"] == "staged" and not sink.keys:
             join_staging(client, sink, record).commit([])

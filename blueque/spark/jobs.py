@@ -53,6 +53,16 @@ def told(error: E) -> E:
     return error
 
 
+@contextmanager
+def telling() -> Iterator[None]:
+    """Have what is raised in here, or by what this decorates, be known elsewhere for what it was."""
+    try:
+        yield
+    except BluequeError as error:
+        told(error)
+        raise
+
+
 def raised(error: BaseException) -> BluequeError | None:
     """Return the error of ours for which a job has failed, as if it had been raised here; None: it was none of ours."""
     found = _RAISED.findall(_text(error))

@@ -29,7 +29,8 @@ def report(
     source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML file, written anew as a
     whole. It holds names of queues and hosts, and messages of errors; neither parameters nor results.
     Others may archive and compact meanwhile.
-    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks a column.
+    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks a column; Contended when
+    the archive is compacted again and again meanwhile.
     """
     target = Path(path)
     if not target.parent.is_dir():

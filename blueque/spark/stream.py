@@ -47,7 +47,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
         self.sink, self.layout = sink, layout
-        self._record = record                          # of the stream that the planner has opened, and no later one
+        self._record = record                          # of the stream as it was when Spark asked for this writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
         """Stage what one task of Spark has of a batch; Spark calls this in its workers."""
@@ -65,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"stream {self.sink.run!r} of queue {self.sink.queue!r} has committed batch {batchId} with {outcome.rows} "
                 f"rows, and here it has {rows}"
             )
-            if rows and query is None:                 # it may be one that counts from 0 again
+            if rows and None in (query, self._record.get("query")):    # it may be one that counts from 0 again
                 raise InvalidInput(f"{told}: a query with a new checkpoint needs a new name")
             log.warning("%s, which are left out: was the query changed before it was started again?", told)
 

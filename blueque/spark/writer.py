@@ -24,7 +24,7 @@ from blueque.rows import Rows
 from blueque.run_record import Record
 from blueque.runs import KeyedRun
 from blueque.spark.chunks import by_shard, split
-from blueque.spark.jobs import told
+from blueque.spark.jobs import telling, told
 from blueque.spark.layout import Layout, lay_out, read
 from blueque.spark.sink import Sink, parse
 from blueque.staging import Staging
@@ -107,6 +107,7 @@ class RunWriter(Writer):
             known = (rows._replace(ids=run.ids_of(rows.keys or ())) for rows in pieces)
             report.new = sum(run.put_each(by_shard(known, run.shards)))
 
+    @telling()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with self.sink.connected() as client:
             run = join_run(client, self.sink, self._record)
@@ -145,6 +146,7 @@ class StagedWriter(Writer):
         if not staging.is_committed:
             report.chunks = stage(staging, pieces)
 
+    @telling()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         chunks = chunks_of(accepted(messages))
         with self.sink.connected() as client:
@@ -162,6 +164,7 @@ class StagedWriter(Writer):
                 client.get_leftovers().drop(staging.queue, staging.name)
 
 
+@telling()
 def written(
     sink: Sink, layout: Layout, batches: Iterable[pa.RecordBatch], put: Callable[[Client, Iterator[Rows], Report], None]
 ) -> Report:

@@ -21,7 +21,7 @@ from blueque import (
     WrongRun,
     keys,
 )
-from blueque.spark import datasource, jobs
+from blueque.spark import datasource, enqueueing, jobs
 from spark.exact import is_exact, leftovers, pending
 
 Q = "render"
@@ -183,6 +183,35 @@ def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(opt
     assert is_exact(cli, 2500 * len(numbers))
 
 
+def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(options, client, cli):
+    stream = client.get_queue(Q).open_staging("in", stream=True)
+    stream.commit([stream.stage([b"1", b"2"])], 0)
+    writer = make(options | {"name": "in"}, is_stream=True)
+
+    with pytest.raises(InvalidInput, match="a query with a new checkpoint needs a new name"):
+        writer.commit([of("q2", write(writer))], 0)
+
+
+def test_what_a_worker_or_a_commit_raises_is_known_for_what_it_was(options, client, cli):
+    writer = make(options | {"run": "tonight"})
+    message = write(writer)
+    client.get_leftovers().drop(Q, "tonight")
+    for attempt in (lambda: write(writer), lambda: writer.commit([message])):
+        with pytest.raises(RunDropped) as dropped:
+            attempt()
+        text = "".join(traceback.format_exception(dropped.value))
+        again = jobs.raised(RuntimeError(text))
+        assert isinstance(again, RunDropped) and (again.run, again.queue) == ("tonight", Q)
+
+
+def test_leftovers_of_a_run_whose_record_has_expired_are_no_record(options, client, cli):
+    staging = client.get_queue(Q).open_staging("tonight")
+    staging.stage([b"1"])
+    cli.delete(keys.run(Q, "tonight"))
+
+    assert enqueueing._replay(make(options | {"run": "tonight"}).sink) is None
+
+
 def of(query, message):
     message.query = query
     return message
@@ -191,6 +220,7 @@ def of(query, message):
 def test_a_query_that_was_changed_before_its_decided_batch_came_again_goes_on(options, cli, caplog):
     writer = make(options | {"name": "in"}, is_stream=True)
     writer.commit([of("q1", write(writer))], 0)
+    writer = make(options | {"name": "in"}, is_stream=True)        # as Spark does for each batch
     writer.commit([of("q1", write(writer, rows=7))], 0)
     assert "has committed batch 0 with 2500 rows, and here it has 7, which are left out" in caplog.text
     with pytest.raises(WrongRun, match="its batches are of another query"):
