@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, NoReturn
 from urllib.parse import unquote
 
@@ -17,6 +19,7 @@ PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _ENDS = (*PARQUET, *JSON_LINES, *(f"{end}.gz" for end in JSON_LINES))
 _SAMPLE = 1 << 16                                      # bytes of each end of a file that its mark is made of
+_WILDCARD = re.compile(r"[*?[]")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -44,6 +47,9 @@ class BacklogFile(NamedTuple):
 class Backlog:
     """Files to be fed: a directory and all below it, one file, a pattern as `backlog/*.parquet`, or several of these.
 
+    A file is known by its place in the directory that was given, or in the last directory of a pattern before its wildcards;
+    one that was given itself, by its last name. So `backlog`, `backlog/*.jsonl` and what a shell makes of that are the same,
+    however many files there are, and wherever the directory is mounted.
     In a directory, names that begin with `_` or `.` are left out, as are those that end like neither Parquet nor JSON lines.
     """
 
@@ -59,35 +65,27 @@ class Backlog:
         more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
         return f"{self._paths[0]}{more}"
 
-    def files(self) -> list[BacklogFile]:
-        """Return the files that there are now, sorted. Raises BacklogRefused when a path is none."""
+    def files(self, known: Collection[str] = ()) -> list[BacklogFile]:
+        """Return the files that there are now, sorted.
+
+        known: names of files that may be gone. Raises BacklogRefused when a path is none; or two files have one name, or
+        one has two.
+        """
         found: dict[str, BacklogFile] = {}
+        names: dict[str, str] = {}                     # by the paths
         for path in self._paths:
-            for one in self._expand(path):
-                if found.setdefault(one.name, one).path != one.path:
-                    raise BacklogRefused(one.name, None, f"both {found[one.name].path} and {one.path} have that name")
+            for one in _expand(path, known):
+                first, place = found.setdefault(one.name, one), os.path.abspath(one.path)
+                if os.path.abspath(first.path) != place:
+                    why = f"both {first.path} and {one.path} have that name: give the directory above them"
+                    raise BacklogRefused(one.name, None, why)
+                if names.setdefault(place, one.name) != one.name:
+                    raise BacklogRefused(one.path, None, f"it is given twice, as {names[place]} and as {one.name}")
         return sorted(found.values(), key=lambda one: one.order)
 
     def is_there(self) -> bool:
         """Tell whether there is anything at all."""
         return any(os.path.exists(path) or glob.glob(path, recursive=True) for path in self._paths)
-
-    def _expand(self, path: str) -> Iterable[BacklogFile]:
-        if os.path.isdir(path):
-            # Its files are known by their place in it, so that it may be moved, or mounted elsewhere.
-            inner = _below(path)
-            return inner if len(self._paths) == 1 else [one._replace(name=_normal(one.path)) for one in inner]
-        if os.path.exists(path):
-            return [self._single(path)]
-        matches = [match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)]
-        if not matches:
-            raise BacklogRefused(path, None, "there is no such file or directory")
-        return [BacklogFile(_normal(match), match, {}) for match in matches if _is_readable(match)]
-
-    def _single(self, path: str) -> BacklogFile:
-        if not _is_readable(path):
-            raise BacklogRefused(path, None, f"it ends in none of {', '.join(_ENDS)}")
-        return BacklogFile(os.path.basename(path) if len(self._paths) == 1 else _normal(path), path, {})
 
 
 def mark_of(file: BacklogFile, known: str | None = None) -> str:
@@ -116,6 +114,37 @@ def size_of(mark: str) -> int:
     return int(mark.partition(" ")[0])
 
 
+def _expand(path: str, known: Collection[str]) -> Iterable[BacklogFile]:
+    if os.path.isdir(path):
+        return _below(path)
+    if os.path.exists(path):
+        if not _is_readable(path):
+            raise BacklogRefused(path, None, f"it ends in none of {', '.join(_ENDS)}")
+        return [BacklogFile(os.path.basename(path), path, {})]
+    matches = [match for match in glob.glob(path, recursive=True) if not os.path.isdir(match)]
+    if not matches and not _is_known(path, known):
+        raise BacklogRefused(path, None, "there is no such file or directory")
+    base = _base(path)
+    return [
+        BacklogFile(os.path.relpath(match, base).replace(os.sep, "/"), match, {}) for match in matches if _is_readable(match)
+    ]
+
+
+def _is_known(path: str, known: Collection[str]) -> bool:
+    """Tell whether a path at which nothing is stands for files that are known, so that they are only gone."""
+    if os.path.basename(path) in known:
+        return True
+    if not _WILDCARD.search(path) or not os.path.isdir(_base(path)):
+        return False
+    pattern = os.path.relpath(path, _base(path)).replace(os.sep, "/").replace("**/", "*")
+    return any(fnmatch.fnmatchcase(name, pattern) for name in known)
+
+
+def _base(pattern: str) -> str:
+    """Return the directory in which a pattern begins to be one."""
+    return os.path.dirname(_WILDCARD.split(pattern, maxsplit=1)[0]) or os.curdir
+
+
 def _below(directory: str) -> Iterable[BacklogFile]:
     def refuse(error: OSError) -> NoReturn:
         raise BacklogRefused(str(error.filename), None, f"cannot be read: {error.strerror}") from error
@@ -140,7 +169,3 @@ def _constants(parts: Iterable[str]) -> Iterable[tuple[str, str | None]]:
 def _is_readable(path: str) -> bool:
     name = os.path.basename(path)
     return name.lower().endswith(_ENDS) and not name.startswith(("_", "."))
-
-
-def _normal(path: str) -> str:
-    return os.path.normpath(path).replace(os.sep, "/")

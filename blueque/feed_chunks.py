@@ -54,8 +54,8 @@ class FeedChunks:
 
     def look(self) -> None:
         """Look which files there are. Raises BacklogRefused when what is fed, or half of it, is not what it was."""
-        files = self._backlog.files()
         last = self._cursor.file
+        files = self._backlog.files({*self.done, last} - {""})
         if last and last not in self.done and last not in {one.name for one in files}:
             raise BacklogRefused(last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed")
         for one in files:

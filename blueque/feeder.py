@@ -56,7 +56,8 @@ def feed(
     """Make a task of each row of a backlog, once and in order, and never have more than `window` tasks wait for it.
 
     source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or JSON lines, also .gz.
-        Files are fed in the order of their names. They must appear whole, and may be removed once they are fed. What comes
+        Files are fed in the order of their names: their places in the directory, or in that of the pattern,
+        or the last part of a path to a file. They must appear whole, and may be removed once they are fed. What comes
         behind the rows that are fed may be repaired in JSON lines; a Parquet file counts as a whole.
     name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a second one at a time waits.
     params: the columns that make the dict of parameters, all if left out; or one name: the value of that column alone.

@@ -84,9 +84,51 @@ def test_a_backlog_may_be_one_file_a_pattern_or_several_of_all(write, tmp_path):
 
     assert [one.name for one in Backlog(tmp_path / "x" / "2.jsonl").files()] == ["2.jsonl"]
     both = Backlog(f"{tmp_path}/*/1.jsonl").files()
-    assert [one.name for one in both] == [f"{tmp_path}/x/1.jsonl", f"{tmp_path}/y/1.jsonl"]
-    both = Backlog([tmp_path / "y", f"{tmp_path}/x/../x/2.jsonl"]).files()
-    assert [one.name for one in both] == [f"{tmp_path}/x/2.jsonl", f"{tmp_path}/y/1.jsonl"]
+    assert [(one.name, one.path) for one in both] == [
+        ("x/1.jsonl", f"{tmp_path}/x/1.jsonl"), ("y/1.jsonl", f"{tmp_path}/y/1.jsonl"),
+    ]
+    both = Backlog([f"{tmp_path}/x/../x/2.jsonl", tmp_path / "y"]).files()
+    assert [one.name for one in both] == ["1.jsonl", "2.jsonl"]
+
+
+def test_a_file_has_one_name_however_it_is_given_and_however_many_are(write, tmp_path, monkeypatch):
+    for name in ("backlog/a.jsonl", "backlog/b.jsonl"):
+        write(name, ["1"])
+    monkeypatch.chdir(tmp_path)
+    both = ["a.jsonl", "b.jsonl"]
+    for source in ("backlog", "./backlog/", tmp_path / "backlog", "backlog/*.jsonl", f"{tmp_path}/backlog/[ab].jsonl",
+                   ["backlog/b.jsonl", tmp_path / "backlog/a.jsonl"], ["backlog", "backlog/a.jsonl", "./backlog/*"]):
+        assert [one.name for one in Backlog(source).files()] == both, source
+
+    os.remove("backlog/a.jsonl")
+
+    for source in ("backlog", "backlog/*.jsonl", "backlog/b.jsonl", ["backlog/b.jsonl"], ["backlog", "backlog/b.jsonl"]):
+        assert [one.name for one in Backlog(source).files()] == ["b.jsonl"], source
+
+
+@pytest.mark.parametrize(("source", "why"), [
+    (["x/1.jsonl", "y/1.jsonl"], "^1.jsonl: both x/1.jsonl and y/1.jsonl have that name: give the directory above them$"),
+    (["x", "y"], "^1.jsonl: both "),
+    ([".", "x"], "^x/1.jsonl: it is given twice, as x/1.jsonl and as 1.jsonl$"),
+])
+def test_a_name_of_two_files_and_a_file_of_two_names_are_refused(write, tmp_path, monkeypatch, source, why):
+    for name in ("x/1.jsonl", "y/1.jsonl"):
+        write(name, ["1"])
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(BacklogRefused, match=why):
+        Backlog(source).files()
+
+
+def test_a_path_may_be_gone_if_its_file_is_known(write, tmp_path):
+    there = write("b.jsonl", ["1"])
+    for path in (tmp_path / "a.jsonl", tmp_path / "a*.jsonl", tmp_path / "**" / "a.jsonl", tmp_path / "gone" / "a.jsonl"):
+        assert [one.name for one in Backlog([path, there]).files({"a.jsonl"})] == ["b.jsonl"]
+        with pytest.raises(BacklogRefused, match="there is no such file or directory"):
+            Backlog([path, there]).files({"c.jsonl"})
+    for path in (tmp_path / "gone", f"{tmp_path}/gone/", tmp_path / "gone" / "*.jsonl"):
+        with pytest.raises(BacklogRefused, match="there is no such file or directory"):
+            Backlog(path).files({"a.jsonl"})
 
 
 @pytest.mark.parametrize(("source", "error"), [(5, InvalidType), (b"x", InvalidType), ([], InvalidInput)])

@@ -647,6 +647,53 @@ def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(feed
     assert numbers(cli) == list(range(8))
 
 
+def test_a_file_is_fed_once_however_many_paths_there_are(feed, few, cli):
+    a, b, c = (few / f"{name}.jsonl" for name in "abc")
+    table(b, [5, 6])
+    assert feed([a, b]).fed == 7
+    a.unlink()
+
+    assert [feed(source).fed for source in (b, [b], few, f"{few}/*.jsonl", f"{few}/b*")] == [0] * 5
+
+    table(c, [7])
+    assert [feed(source).fed for source in ([b, c], [b, c], few, c)] == [1, 0, 0, 0]
+    assert numbers(cli) == list(range(8))
+
+
+def test_a_named_file_that_is_fed_may_go_while_others_are_fed(feed, few, cli, monkeypatch):
+    monkeypatch.setattr(feeding, "CHUNK", 2)
+    table(few / "b.jsonl", range(5, 10))
+
+    def remove(progress):
+        if progress.rows == 8:
+            (few / "a.jsonl").unlink(missing_ok=True)
+
+    outcome = feed([few / "a.jsonl", few / "b.jsonl"], progress=remove)
+
+    assert (outcome.is_finished, cli.hget(FEED, "state")) == (True, "finished")
+    assert numbers(cli) == list(range(10))
+
+
+@pytest.mark.parametrize("pattern", ["a.jsonl", "*.jsonl"])
+def test_a_named_file_may_go_between_the_last_row_and_the_end(feed, few, cli, pattern):
+    stop = threading.Event()
+    first = feed(few / pattern, stop=stop, progress=lambda progress: progress.rows == 5 and stop.set())
+    (few / "a.jsonl").unlink()
+
+    assert (first.is_finished, first.rows) == (False, 5)
+    assert feed(few / pattern).is_finished
+    assert cli.hget(FEED, "state") == "finished" and numbers(cli) == list(range(5))
+
+
+def test_a_named_file_that_goes_when_it_is_half_fed_is_missed(feed, few, monkeypatch):
+    half_fed(feed, few, monkeypatch)
+    (few / "b.jsonl").unlink()
+
+    for source in (few / "b.jsonl", [few / "a.jsonl", few / "b.jsonl"], f"{few}/*.jsonl", f"{few}/b*.jsonl"):
+        with pytest.raises(BacklogRefused, match=r"^b.jsonl: it is gone, and only 3 of its rows are fed"):
+            feed(source)
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
 @pytest.mark.parametrize("good", [0, 1, 3])
 def test_a_bad_row_may_be_repaired_where_the_feed_has_stopped(feed, few, cli, kind, good):
