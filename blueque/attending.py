@@ -17,6 +17,7 @@ from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.attempt import LOST
 from blueque.protocol.membership import Standing
+from blueque.publisher import Publisher
 from blueque.recovery import last_seen
 from blueque.retry import Retry
 from blueque.task import Task
@@ -56,17 +57,19 @@ class Attending:
         self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
         self.left_alone: set[int] = set()              # children of ours that another listener has adopted
         self._trouble = trouble
-        self._progress = ""
+        # With a connection of its own, for while a task runs the other one waits for orders.
+        self._telling = client.with_patience(0)
+        self._telling.wait_with(orders.has_answer)
 
     def attend(self, watch: Watch) -> None:
         """See the attempt to its end, and record it."""
-        self._progress = ""
-        if not self._watch(watch):
+        publisher = Publisher(self._telling, watch.attempt)
+        if not self._watch(watch, publisher):
             self.left_alone.add(watch.pid)
             watch.close()
             return
         record = self._record(watch)
-        self._report(watch, record)
+        self._report(watch, record, publisher)
         watch.close()
 
     def bury(self, watch: Watch) -> None:
@@ -77,6 +80,10 @@ class Attending:
         process.reap(watch.pid)
         watch.close()
 
+    def forget(self) -> None:
+        """In a forked child: let go of what is the listener's."""
+        self._telling.close()
+
     def close(self, attempt: Attempt) -> None:
         """Let go of an attempt that Redis knows the end of, or has no use for."""
         try:
@@ -86,16 +93,16 @@ class Attending:
 
     # While it runs
 
-    def _watch(self, watch: Watch) -> bool:
+    def _watch(self, watch: Watch, publisher: Publisher) -> bool:
         """Wait until nothing of the attempt is left, beating; False when another listener has it now."""
         listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None and not self._has_ended(watch):
             if self._orders.now is Order.STOP:
                 watch.end("stopped", "stopped by operator")
             if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
-                listen_at = self._listen(watch)
+                listen_at = self._listen(watch, publisher)
             else:
-                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step)
+                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step, publisher.next_step)
                 if self._orders.now is not Order.STOP:
                     until = min(until, listen_at)
                 self._orders.look(until - time.monotonic(), [watch.pidfd])
@@ -105,6 +112,7 @@ class Attending:
             if standing is not None and not self._obey(watch, standing):
                 return False
             watch.step()
+            publisher.step(watch.task)
         while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
             self._orders.look(again - time.monotonic())
             standing = self._upkeep.keep_up(watch.task.id)
@@ -116,27 +124,29 @@ class Attending:
         assert watch.pidfd is not None
         return bool(process.wait_readable([watch.pidfd], 0))
 
-    def _listen(self, watch: Watch) -> float:
+    def _listen(self, watch: Watch, publisher: Publisher) -> float:
         """Wait for an order that somebody leaves in Redis, for the end of the task, and for whatever else may come.
 
         Return when to do so again, on the monotonic clock.
         """
         try:
             seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
-            self._listeners.watch_orders(seconds, lambda connection: self._is_answered(connection, watch, seconds))
+            self._listeners.watch_orders(seconds, lambda waiting: self._is_answered(waiting, watch, publisher, seconds))
             self._trouble.tell(None)
         except (RedisAway, RedisRefused) as error:
             self._trouble.tell(str(error), "still watching the task")
             return time.monotonic() + self._trouble.pause()
         return 0.0
 
-    def _is_answered(self, connection: Connection, watch: Watch, seconds: float) -> bool:
+    def _is_answered(self, connection: Connection, watch: Watch, publisher: Publisher, seconds: float) -> bool:
         assert watch.pidfd is not None
         deadline, before = time.monotonic() + seconds + 1.0, self._orders.now
         while (left := deadline - time.monotonic()) > 0:
             if connection.wait(0):
                 return True
-            ready = self._orders.look(min(left, watch.next_step - time.monotonic()), [watch.pidfd, connection.fileno()])
+            publisher.step(watch.task)                 # on another connection than the one that waits here
+            until = min(watch.next_step, publisher.next_step)
+            ready = self._orders.look(min(left, until - time.monotonic()), [watch.pidfd, connection.fileno()])
             if connection.fileno() in ready:
                 return True
             if watch.pidfd in ready or self._orders.now is not before or time.monotonic() >= watch.next_step:
@@ -164,7 +174,6 @@ class Attending:
             watch.end("superseded", f"the attempt is not ours any more: the task is {standing.status}")
         elif standing.cancel is not None:
             watch.end("cancelled", "cancelled")
-        self._publish_progress(watch)
         return True
 
     def _has_been_forgotten(
@@ -188,16 +197,6 @@ class Attending:
             watch.task = taken or watch.task
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             log.warning("task=%s: %s; the next beat will try again", watch.task.id, error)
-
-    def _publish_progress(self, watch: Watch) -> None:
-        progress = watch.attempt.read_progress()
-        if progress == self._progress or watch.reason is not None:
-            return
-        try:
-            self._client.get_processor(watch.task).progress(progress)
-            self._progress = progress
-        except (RedisAway, RedisRefused, Contended, NotOwner) as error:
-            log.info("progress task=%s: %s", watch.task.id, error)
 
     # When it has ended
 
@@ -257,7 +256,7 @@ class Attending:
             self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
         return process.Reaped(**noted) if noted is not None else None
 
-    def _report(self, watch: Watch, record: records.Record | None) -> None:
+    def _report(self, watch: Watch, record: records.Record | None, publisher: Publisher) -> None:
         """Tell Redis how it ended, however long that takes."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry
@@ -265,6 +264,7 @@ class Attending:
         def report() -> None:
             if watch.reason == "superseded":
                 raise NotOwner(watch.task.id, None, watch.error)
+            publisher.finish(watch.task)
             if record is None:
                 self._give_up(watch)
             elif record["status"] == "failed" and watch.reason == "cancelled":

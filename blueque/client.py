@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blueque.feed_progress import Tell
     from blueque.feeding import Feeding, Job
     from blueque.leftovers import Leftovers
+    from blueque.task_log import LogLine, Place
 
 
 class Client:
@@ -154,6 +155,21 @@ class Client:
         Source: docs/protocol.md, "forget_feed".
         """
         return protocol.forget_feed(self._redis, require_queue_name(queue_name), require_feed_name(name))
+
+    def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
+        """Return the lines that Redis has of what a task has printed, in order, and the place behind them.
+
+        Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where some are missing.
+        """
+        from blueque import task_log  # here: what a listener imports, each of its forks copies
+
+        return task_log.load(self._redis, task_id)
+
+    def follow_logs(self, places: Sequence[Place]) -> tuple[list[LogLine], list[Place], dict[str, str | None]]:
+        """Return the lines that have come behind these places, the places behind those, and the status of each task."""
+        from blueque import task_log  # here, as above
+
+        return task_log.follow(self._redis, places)
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""

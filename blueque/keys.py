@@ -14,6 +14,14 @@ def task(task_id: str) -> str:                         # hash: see task.FIELDS
     return f"blueque_task_{task_id}"
 
 
+def log(task_id: str) -> str:                          # stream that expires: the last lines that the task has printed
+    return f"blueque_log_{task_id}"
+
+
+def log_head(task_id: str) -> str:                     # stream that expires: the first lines of its last attempt
+    return f"blueque_head_{task_id}"
+
+
 def tasks(queue: str) -> str:                          # zset: every task of the queue, scored by `created`
     return f"blueque_tasks_{queue}"
 

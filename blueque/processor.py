@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.retry import Retry, class_name, class_names
+from blueque.tail import Line
 from blueque.task import Task
 from blueque.values import encode, printable, require_number
 
@@ -78,6 +79,14 @@ class Processor:
     def progress(self, text: str) -> None:
         """Record how far the task is, in its own words. Raises NotOwner. Source: docs/protocol.md, "progress"."""
         protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time())
+
+    def log(self, lines: Sequence[Line]) -> None:
+        """Add lines that the attempt has printed to the log of its task.
+
+        Raises NotOwner. Source: docs/protocol.md, "log".
+        """
+        attempt = self._task.attempt or 0
+        protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines)
 
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
         """Record that the attempt was ended because somebody wanted it cancelled.

@@ -415,6 +415,7 @@ class Slot:
     def _become_task_process(self, gate: int, is_warm: bool) -> int:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
+        self._attending.forget()
         self._orders.forget()
         if self._master is not None:
             os.close(self._master.requests)

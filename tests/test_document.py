@@ -54,6 +54,7 @@ from blueque.protocol.transaction import prove
 from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
+from blueque.tail import Line
 from blueque.task import FIELDS
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
@@ -724,6 +725,11 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
 
+def log(*numbers: int, attempt: int = 1, is_head: bool = False) -> Given:
+    lines = [Line(number, 9.25, "stdout", LOG["TEXT"][number - 1], is_head) for number in numbers]
+    return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines)
+
+
 def progress(redis: Redis) -> None:
     protocol.progress(redis, Q, "t1", T, NODE, "50 %", 9.25)
 
@@ -831,6 +837,10 @@ FORGOTTEN, MARKED = "nothing unclaimed remains", "nothing unclaimed remains and 
 COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
 FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
+LOG = {
+    **TASK, "ATTEMPT": 1, "EARLY": [], "EARLY_TEXT": [], "NUMBER": [1, 2], "AT": 9.25, "STREAM": "stdout",
+    "TEXT": ["one", 'two "2"'],
+}
 RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
 ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
 TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
@@ -899,6 +909,7 @@ A_NEW, A_LATER, CHUNKS = "there is a [NEW]", "there is a [LATER]", "there are ch
 IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "it is no stream"
 LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
 
+ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
 NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there is a [NEW]"
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
 
@@ -1191,6 +1202,15 @@ SAMPLES = [
     Sample("start", "another's", given(registered(), reserved("t1", token="token-2")), start({}), START, until="MULTI",
            refuses=NotOwner),
     Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
+    Sample("log", "the first lines", given(registered(), started("t1")), log(1, 2, is_head=True),
+           {**LOG, "EARLY": [1, 2], "EARLY_TEXT": LOG["TEXT"]},
+           [ANOTHER_ATTEMPT]),
+    Sample("log", "of another attempt", given(registered(), started("t1"), log(2, attempt=7)), log(1, 2), LOG,
+           [ANOTHER_ATTEMPT]),
+    Sample("log", "the first is there", given(registered(), started("t1"), log(1)), log(1, 2),
+           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}),
+    Sample("log", "all are there", given(registered(), started("t1"), log(2)), log(1, 2), LOG, until="MULTI"),
+    Sample("log", "not started", given(registered(), reserved("t1")), log(1), LOG, until="MULTI", refuses=NotOwner),
     Sample("progress", "not started", given(registered(), reserved("t1")), progress, PROGRESS, until="MULTI",
            refuses=NotOwner),
     Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]),

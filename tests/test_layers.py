@@ -27,12 +27,12 @@ LAYERS = {
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
         "arrow", "attempt", "backlog", "backlog_rows", "gate", "json_rows", "output", "parquet_rows", "resources", "roster",
-        "signals", "spool", "tree", "trouble",
+        "signals", "spool", "tail", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "feeds", "run_census", "run_record", "shapes", "snapshots", "tables",
+        "feeds", "run_census", "task_log", "run_record", "shapes", "snapshots", "tables",
     ],
     "objects": [
         "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",
@@ -40,8 +40,8 @@ LAYERS = {
         "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
     ],
     "programs": [
-        "orders", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep", "attending", "slot",
-        "forking_runner", "master", "scheduler", "demo", "demo_*", "report.*", "spark.*",
+        "orders", "publisher", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep",
+        "attending", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
@@ -61,8 +61,8 @@ CHANGES = {
 LOOKS = {
     "DISCARD", "EXEC", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HVALS", "LINDEX",
     "LLEN", "LPOS", "LRANGE", "MGET", "MULTI", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SRANDMEMBER",
-    "SUBSCRIBE", "TTL", "UNWATCH", "WATCH", "XREAD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZRANK",
-    "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
+    "SUBSCRIBE", "TTL", "UNWATCH", "WATCH", "XLEN", "XRANGE", "XREAD", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE",
+    "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
 }
 LUA = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT", "FCALL", "FCALL_RO", "FUNCTION"}
 SWEEPING = {"KEYS", "SCAN"}

@@ -17,6 +17,7 @@ _VERBS = {
     "ls": ("blueque.cli.tasks", "ls"),
     "show": ("blueque.cli.tasks", "show_task"),
     "why": ("blueque.cli.why", "why"),
+    "logs": ("blueque.cli.logs", "logs"),
     "doctor": ("blueque.cli.doctor", "doctor"),
     "enqueue": ("blueque.cli.enqueue", "enqueue"),
     "feed": ("blueque.cli.feed", "feed"),
@@ -37,7 +38,7 @@ _VERBS = {
 # What the help says, in so few lines that it fits a terminal.
 _HELP = [
     ("status, ls", "Show everything on one screen; list tasks."),
-    ("show, why", "Show everything about one task; why it does not run."),
+    ("show, why, logs", "Show everything of a task; why it waits; what it prints."),
     ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
     ("enqueue, feed, feeds", "Put tasks in a queue; feed it from files; how far."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),

@@ -63,6 +63,12 @@ def print_json(kind: str, **content: Any) -> None:
     click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
+def print_json_line(kind: str, **content: Any) -> None:
+    """Print one of many objects, each in a line of its own."""
+    text = json.dumps({"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False)
+    click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
 def times(**moments: float | None) -> dict[str, str | float | None]:
     """Return each time twice, for JSON: as ISO 8601 in UTC under its name, and in Unix seconds as `<name>_seconds`."""
     pairs: dict[str, str | float | None] = {}

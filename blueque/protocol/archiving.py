@@ -97,7 +97,7 @@ def erase(
             return Answer(0)
         return Change(
             [
-                ("UNLINK", *[keys.task(row.task) for row, _ in same]),
+                ("UNLINK", *[key(row.task) for key in (keys.task, keys.log, keys.log_head) for row, _ in same]),
                 # From the tail, where the oldest are: the other way a list of a million takes 17 ms for each of them.
                 *[
                     ("LREM", key(queue), -1, row.task)

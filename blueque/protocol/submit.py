@@ -133,7 +133,7 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
         if status not in ended:
             raise NotFinished(task, status)
         commands: list[Command] = [
-            ("DEL", keys.task(task)),
+            ("DEL", keys.task(task), keys.log(task), keys.log_head(task)),
             # From the tail, where the oldest are: what is deleted is mostly old.
             ("LREM", ended[status](queue), -1, task),
             ("ZREM", keys.tasks(queue), task),

@@ -1,0 +1,212 @@
+"""`blueque logs`: what tasks print, as it comes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import click
+
+from blueque import process, tail
+from blueque.cli import show
+from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.tasks import find_one
+from blueque.client import Client
+from blueque.errors import RedisAway
+from blueque.places import FINISHED
+from blueque.task import Task
+from blueque.task_log import LogLine, Place
+from blueque.trouble import Trouble
+
+PACE = 0.5                                             # seconds between two looks
+SHOWN = 200                                            # lines, if nothing else is said
+MOST_TASKS = 1000                                      # of queues, at a time
+RUNNING = ("started", "reserved")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@click.command()
+@click.argument("prefixes", nargs=-1, metavar="[ID...]")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="The tasks that run in this queue.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended.")
+@click.option("-n", "--lines", "count", type=click.IntRange(0), help=f"So many of the last lines; else {SHOWN}.")
+@click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one.")
+@click.option("--stream", type=click.Choice(tail.STREAMS), help="Only what was printed there.")
+@click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
+@json_option
+@shared_options
+@pass_invocation
+def logs(
+    invocation: Invocation,
+    prefixes: Sequence[str],
+    queues: Sequence[str],
+    follow: bool,
+    count: int | None,
+    want_all: bool,
+    attempt: int | None,
+    stream: str | None,
+    with_times: bool,
+    as_json: bool,
+) -> None:
+    """Show what tasks print.
+
+    \b
+    blueque logs -f 4f1e2c80
+    blueque logs -f -q render
+
+    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt; its listener adds to them about once
+    a second, and the times are those at which it read the lines. All of it is in files on the node where it ran. With
+    --json each line is an object of its own.
+    """
+    if want_all and (follow or queues or len(prefixes) != 1):
+        raise click.UsageError("--all wants one ID, and does not go with --follow or --queue")
+    if not prefixes and not queues:
+        raise click.UsageError("which tasks? Give an ID, or --queue QUEUE")
+    client = invocation.client()
+    tasks = _chosen(client, prefixes, queues)
+    printer = _Printer(len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc)
+    wanted = _Wanted(attempt, stream)
+    if want_all:
+        task = client.get_task(tasks[0])
+        printer.print(wanted.of(_from_files(task, attempt), attempt or task.attempt))
+        return
+    shown = SHOWN if count is None and show.is_terminal() else count
+    places = [_show(client, task_id, wanted, shown, printer, follow) for task_id in tasks]
+    if follow:
+        _follow(client, places, queues, wanted, printer)
+
+
+def _harmless(text: str) -> str:
+    """Return what may be printed on any terminal: without colours, and with what would move it written out."""
+    return "\t".join(map(show.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
+
+
+class _Wanted(NamedTuple):
+    """Which lines somebody wants to see."""
+
+    attempt: int | None = None
+    stream: str | None = None
+
+    def of(self, lines: Iterable[LogLine], attempt: int | None) -> Iterator[LogLine]:
+        """Yield those of this attempt, or of any."""
+        for line in lines:
+            if (attempt is None or line.attempt == attempt) and self.stream in (None, line.stream):
+                yield line
+
+
+class _Printer:
+    """Prints lines, and says where some are missing."""
+
+    def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
+        self._has_prefix, self._has_times, self._as_json, self._is_utc = has_prefix, has_times, as_json, is_utc
+        self._last: dict[str, tuple[int, int]] = {}    # attempt and number of the last line of each task
+
+    def print(self, lines: Iterable[LogLine]) -> None:
+        for line in lines:
+            self._last[line.task] = line.attempt, line.number
+            if self._as_json:
+                show.print_json_line(
+                    "log", task=line.task, attempt=line.attempt, line=line.number, stream=line.stream, text=line.text,
+                    **show.times(at=line.at or None),
+                )
+                continue
+            before = f"{show.short_id(line.task)} | " if self._has_prefix else ""
+            if self._has_times:
+                before += f"{show.stamp(line.at or None, self._is_utc)} | "
+            click.echo(before + _harmless(line.text))
+
+    def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
+        """Print lines of several tasks, as they come. is_whole: no stream of them is left out."""
+        for line in lines:
+            attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
+            if is_whole and attempt == line.attempt:
+                self.gap(line.task, line.number - number - 1)
+            self.print([line])
+
+    def gap(self, task_id: str, missing: int) -> None:
+        """Say that lines are missing here."""
+        if not self._as_json and missing > 0:
+            what = "1 line is" if missing == 1 else f"{missing:,} lines are"
+            show.talk(f"... {what} left out; all of them, on its node: blueque logs --all {task_id}")
+
+
+def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
+    inspector = client.get_inspector()
+    known = inspector.queues() if queues else []
+    for queue in queues:
+        if queue not in known:
+            raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+    found = [find_one(inspector, prefix) for prefix in prefixes]
+    if queues:
+        found += [task.id for task in inspector.listing(queues, RUNNING, MOST_TASKS).tasks]
+    return list(dict.fromkeys(found))
+
+
+def _show(client: Client, task_id: str, wanted: _Wanted, count: int | None, printer: _Printer, is_followed: bool) -> Place:
+    """Print what Redis has of a task, and return the place behind it."""
+    lines, place = client.get_log(task_id)
+    task = client.get_task(task_id)
+    attempt = wanted.attempt or (lines[-1].attempt if lines else None)
+    chosen = list(wanted.of(lines, attempt))
+    shown = chosen if count is None else chosen[max(0, len(chosen) - count) :]
+    before = 0 if len(shown) == len(chosen) else shown[0].number - 1 if shown else 0
+    for line in shown:
+        if wanted.stream is None:
+            printer.gap(task_id, line.number - before - 1)
+        printer.print([line])
+        before = line.number
+    if not chosen and not is_followed:
+        _say_why_empty(task, wanted)
+    return place
+
+
+def _say_why_empty(task: Task, wanted: _Wanted) -> None:
+    if task.status is None or not task.attempt:
+        show.talk(f"{task.id}: has not run yet")
+    elif wanted != _Wanted():
+        show.talk(f"{task.id}: Redis has no such line; all of them are in {task.files or 'no file'}")
+    else:
+        show.talk(f"{task.id}: nothing printed" + ("" if task.status in FINISHED else " so far"))
+
+
+def _follow(
+    client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer
+) -> None:
+    """Print what comes, until all of the tasks have ended; of queues, for ever."""
+    known = {place.task for place in places}
+    trouble = Trouble("Redis answers again")
+    while places or queues:
+        try:
+            lines, places, statuses = client.follow_logs(places)
+            running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
+            trouble.tell(None)
+        except RedisAway as error:
+            trouble.tell(str(error), "waiting")
+            time.sleep(trouble.pause())
+            continue
+        printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
+        talking = {line.task for line in lines}
+        places = [place for place in places if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
+        places += [Place(task.id) for task in running if task.id not in known]
+        known.update(place.task for place in places)
+        time.sleep(PACE)
+
+
+def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
+    """Yield all that an attempt has printed, from its files, if they are here."""
+    host, _, directory = (task.files or "").partition(":")
+    if not directory:
+        raise Failure(MISSING, f"task {task.id} has no files: it has not run, or by 1.0.0")
+    number = attempt or task.attempt or 1
+    path = os.path.join(os.path.dirname(directory), str(number)) if attempt else directory
+    if host != process.host_name():
+        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all {task.id}, or look into {path}")
+    if not os.path.isdir(path):
+        raise Failure(MISSING, f"there is no {path} any more")
+    for line in tail.read(path):
+        yield LogLine(task.id, number, line.number, line.at, line.stream, line.text)

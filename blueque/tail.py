@@ -1,0 +1,213 @@
+"""Tail: what a task prints, read line by line from the files that it prints to, with the time at which we saw each line.
+
+The task writes to files of its own, so that it never waits for us, nor breaks when we die. We look about once a second.
+
+    times           a line for each look that has found something: when, how far we had come in stdout and in stderr, and
+                    how many lines these were; by it somebody else goes on where we were, and tells when a line was read
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+STREAMS = ("stdout", "stderr")
+MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
+HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
+LINES = 1000                                           # the last ones, which are kept besides
+AT_A_LOOK = 64 * 2**20                                 # bytes of a stream; the rest has to wait for the next look
+BLOCK = 2**18
+HELD = 2**19                                           # bytes of the lines that wait to be taken
+
+
+class Line(NamedTuple):
+    """A line that a task has printed.
+
+    number: 1 is the first of the attempt, in both streams together. at: when it was read, in Unix seconds; 0: by nobody yet.
+    is_head: it is one of the first, which are kept.
+    """
+
+    number: int
+    at: float
+    stream: str
+    text: str
+    is_head: bool = False
+
+
+class Tail:
+    """Reads what an attempt prints, whose files are in the directory `path`.
+
+    What was read by somebody else before is not read again.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._number, *places = _resume(path)
+        self._streams = [_Stream(f"{path}/{name}", place) for name, place in zip(STREAMS, places, strict=True)]
+        self._head = HEAD if self._number == 0 else 0  # bytes that are left of it
+        self._first: list[Line] = []
+        self._last: deque[tuple[int, float, str, bytes]] = deque()
+        self._held = 0                                 # their bytes
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are lines that are not `done`."""
+        return bool(self._first or self._last)
+
+    def look(self, now: float, is_over: bool = False) -> None:
+        """Read what is new.
+
+        is_over: nobody prints any more: what has no end is a line, too.
+        """
+        before = self._number
+        for name, stream in zip(STREAMS, self._streams, strict=True):
+            for text in stream.lines(is_over=is_over):
+                self._number += 1
+                if self._head > 0:
+                    self._head -= len(text)
+                    self._first.append(Line(self._number, now, name, _readable(text), True))
+                else:
+                    self._hold((self._number, now, name, text))
+        if self._number > before:
+            _note(self._path, now, self._number, [stream.place for stream in self._streams])
+
+    def news(self) -> list[Line]:
+        """Return the lines that are not `done`, in order; of very many, the first and the last."""
+        return [*self._first, *(Line(number, at, name, _readable(text)) for number, at, name, text in self._last)]
+
+    def done(self, number: int) -> None:
+        """Forget the lines up to this number."""
+        self._first = [line for line in self._first if line.number > number]
+        while self._last and self._last[0][0] <= number:
+            self._let_go()
+
+    def _hold(self, line: tuple[int, float, str, bytes]) -> None:
+        self._last.append(line)
+        self._held += len(line[3])
+        while len(self._last) > LINES or self._held > HELD:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._held -= len(self._last.popleft()[3])
+
+
+def read(path: str) -> Iterator[Line]:
+    """Yield all lines of an attempt, from the files in its directory."""
+    streams = [_Stream(f"{path}/{name}", 0) for name in STREAMS]
+    number = 0
+    for at, _, *ends in _times(path):
+        for name, stream, end in zip(STREAMS, streams, ends, strict=True):
+            for text in stream.lines(end, is_over=True):    # the last may have had no end
+                number += 1
+                yield Line(number, at, name, _readable(text))
+    for name, stream in zip(STREAMS, streams, strict=True):
+        for text in stream.lines(is_over=True):
+            number += 1
+            yield Line(number, 0.0, name, _readable(text))
+
+
+class _Stream:
+    """One of the files.
+
+    place: where the line begins that has not ended yet.
+    """
+
+    def __init__(self, path: str, place: int) -> None:
+        self._path = path
+        self.place = self._at = place
+        self._begun, self._cut = b"", 0                # of that line; how many bytes of it were left out
+
+    def lines(self, end: int | None = None, is_over: bool = False) -> Iterator[bytes]:
+        """Yield the lines that are new, as they are seen.
+
+        end: up to where; None: as far as there is anything. is_over: what has no end is a line, too.
+        """
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except OSError:
+            return
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < self._at:                        # the task has emptied it
+                self._begin(0)
+            limit = size if end is None else min(size, end)
+            if not is_over and end is None:
+                limit = min(limit, self._at + AT_A_LOOK)
+            while self._at < limit and (block := os.pread(descriptor, min(BLOCK, limit - self._at), self._at)):
+                yield from self._split(block)
+        finally:
+            os.close(descriptor)
+        if is_over and (self._begun or self._cut):
+            text = self._seen(b"")
+            self._begin(self._at)
+            yield text
+
+    def _split(self, block: bytes) -> Iterator[bytes]:
+        *whole, rest = block.split(b"\n")
+        for text in whole:
+            seen = self._seen(text) if self._begun or self._cut or len(text) > MAX_LINE or b"\r" in text else text
+            self._begin(self._at + len(text) + 1)
+            yield seen
+        self._begun += rest
+        self._at += len(rest)
+        if len(self._begun) > 2 * MAX_LINE:            # a bar is drawn again and again, for days
+            last = self._begun[-1:] if self._begun.endswith(b"\r") else b""
+            line, self._cut = self._drawn_last(self._begun)
+            self._begun = line + last
+
+    def _begin(self, place: int) -> None:
+        """Be at the beginning of a line."""
+        self.place = self._at = place
+        self._begun, self._cut = b"", 0
+
+    def _seen(self, text: bytes) -> bytes:
+        """Return what a terminal would show of the line that ends with this: the last of what was drawn over."""
+        line, cut = self._drawn_last(self._begun + text)
+        return b"%b ... (%d bytes more)" % (line, cut) if cut else line
+
+    def _drawn_last(self, text: bytes) -> tuple[bytes, int]:
+        """Return the last of what was drawn over, cut, and how many bytes of it were left out."""
+        text = text.rstrip(b"\r")
+        drawn = text.rfind(b"\r") + 1
+        line = text[drawn : drawn + MAX_LINE]
+        return line, (0 if drawn else self._cut) + len(text) - drawn - len(line)
+
+
+def _readable(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _note(path: str, now: float, number: int, places: list[int]) -> None:
+    try:
+        descriptor = os.open(f"{path}/times", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:                                    # a full disk, or the directory is gone: it is for people only
+        return
+    try:
+        os.write(descriptor, b"%.3f %d %d %d\n" % (now, number, *places))
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _times(path: str) -> Iterator[tuple[float, int, int, int]]:
+    try:
+        with open(f"{path}/times", "rb") as file:
+            for line in file:
+                try:
+                    at, number, *places = line.split()
+                    yield float(at), int(number), int(places[0]), int(places[1])
+                except (ValueError, IndexError):       # written in part, on a full disk
+                    continue
+    except OSError:
+        return
+
+
+def _resume(path: str) -> tuple[int, int, int]:
+    """Return how many lines were read, and how far that was in each stream."""
+    last = (0, 0, 0)
+    for _, number, *places in _times(path):
+        last = (number, places[0], places[1])
+    return last

@@ -1,0 +1,72 @@
+"""The log of a task as it stands in Redis: the first lines of its last attempt, and the last ones of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+
+AT_ONCE = 1000                                         # entries that are read of a log at a time
+
+
+class LogLine(NamedTuple):
+    """A line that a task has printed.
+
+    number: 1 is the first of the attempt, in both streams together. at: when its listener read it, in Unix seconds.
+    stream: stdout or stderr.
+    """
+
+    task: str
+    attempt: int
+    number: int
+    at: float
+    stream: str
+    text: str
+
+
+class Place(NamedTuple):
+    """How far somebody has read the log of a task: the id of the last entry."""
+
+    task: str
+    entry: str = "0-0"
+
+
+def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
+    """Return the lines that Redis has, in order, and the place behind them. Numbers tell where some are missing."""
+    head, last = redis.read(
+        ("XRANGE", keys.log_head(task), "-", "+"), ("XRANGE", keys.log(task), "-", "+")
+    )
+    found = {(line.attempt, line.number): line for line in [*_lines(task, head), *_lines(task, last)]}
+    return [found[place] for place in sorted(found)], Place(task, last[-1][0] if last else "0-0")
+
+
+def follow(redis: Redis, places: Sequence[Place]) -> tuple[list[LogLine], list[Place], dict[str, str | None]]:
+    """Return what has come since, the places behind it, and the status of each task as of just before; one round trip."""
+    replies = redis.read(*[
+        command for place in places for command in (
+            ("HGET", keys.task(place.task), "status"),
+            ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
+        )
+    ])
+    lines: list[LogLine] = []
+    behind: list[Place] = []
+    for place, entries in zip(places, replies[1::2], strict=True):
+        lines += _lines(place.task, entries)
+        behind.append(place._replace(entry=entries[-1][0]) if entries else place)
+    statuses = {place.task: status for place, status in zip(places, replies[::2], strict=True)}
+    return lines, behind, statuses
+
+
+def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
+    lines = []
+    for _, words in entries:
+        fields = as_hash(words)
+        try:
+            lines.append(LogLine(
+                task, int(fields["attempt"]), int(fields["line"]), float(fields["at"]), fields["stream"], fields["text"]
+            ))
+        except (KeyError, ValueError):                 # another program's
+            continue
+    return lines

@@ -1,0 +1,294 @@
+"""What a task prints and how far it is: seen in Redis while it runs, and with `blueque logs`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+from running import Programs, outcome, until
+from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
+
+from blueque import keys, protocol, task_log
+from blueque.errors import NotOwner
+from blueque.retry import Retry
+from blueque.settings import Timing
+from blueque.tail import Line
+
+WORK = """
+    import os, sys, time
+    from pathlib import Path
+
+    def run(task):
+        for word in task.parameters.split(", "):
+            say(task, word)
+
+    def say(task, word):
+        if word.startswith("go"):
+            while not Path(word).exists():
+                time.sleep(0.005)
+        elif word == "flood":
+            print("\\n".join(map(str, range(100_000))))
+        elif word == "bar":
+            for done in range(101):
+                print(f"\\r{done}%", end="", file=sys.stderr)
+            print(file=sys.stderr)
+        elif word == "fail":
+            raise ValueError("as it was told")
+        elif word == "die":
+            os.kill(os.getpid(), 9)
+        elif word.startswith("at "):
+            task.progress(float(word[3:]))
+        elif word.startswith("err "):
+            print(word[4:], file=sys.stderr)
+        elif word == "begin":
+            print("no end", end="")
+        else:
+            print(word)
+"""
+
+
+@pytest.fixture
+def work(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def processor(client):
+    """Return that of a task which a listener has started."""
+    client.get_queue("work").enqueue("p")
+    listener = client.get_listener("work")
+    listener.register(Timing())
+    processor = client.get_processor(listener.take())
+    processor.start(77)
+    return processor
+
+
+@pytest.fixture
+def queue(work):
+    return work.client.get_queue("work")
+
+
+def go(programs, word="go"):
+    (programs.directory / word).touch()
+
+
+def shown(client, task, number=None):
+    """Return the lines that Redis has, once there are so many."""
+    def lines():
+        found = [line.text for line in client.get_log(task)[0]]
+        return found if number is None or len(found) >= number else None
+
+    return until(lines, what=f"{number} lines")
+
+
+def test_lines_and_progress_are_seen_while_the_task_runs(work, queue):
+    work.listener("work:run")
+    task = queue.enqueue("hello, err oh, bar, at 0.4, go, bye, at 0.9, begin")
+
+    lines = until(lambda: work.client.get_log(task)[0], what="a log")
+    assert [(line.stream, line.text) for line in lines] == [("stdout", "hello"), ("stderr", "oh"), ("stderr", "100%")]
+    running = until(lambda: (seen := work.client.get_task(task)).fields.get("progress") and seen, what="progress")
+    assert (running.status, running.fields["progress"]) == ("started", "0.4")
+    assert running.started <= lines[0].at <= running.updated + 1
+    go(work)
+    done = outcome(work.client, task)
+    assert shown(work.client, task)[3:] == ["bye", "no end"]       # all is there when the end is
+    assert (done.status, done.fields["progress"]) == ("complete", "0.9")
+
+
+@pytest.mark.parametrize("end", ["fail", "die"])
+def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, queue, end):
+    work.listener("work:run")
+    task = queue.enqueue(f"farewell, {end}")
+
+    assert outcome(work.client, task).status == "failed"
+    assert shown(work.client, task) == ["farewell"]
+
+
+def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_log(work, queue, cli):
+    work.listener("work:run")
+    task = queue.enqueue("one, two, fail", retry=Retry(max=1, backoff=0.01))
+    assert outcome(work.client, task).attempt == 2
+    silent = queue.enqueue("at 1")
+    outcome(work.client, silent)
+
+    lines, _ = work.client.get_log(task)
+    assert [(line.attempt, line.number, line.text) for line in lines] == [
+        (1, 1, "one"), (1, 2, "two"), (2, 1, "one"), (2, 2, "two"),
+    ]
+    assert cli.xlen(keys.log_head(task)) == 2
+    assert not cli.exists(keys.log(silent), keys.log_head(silent))
+
+
+def test_of_a_flood_redis_has_the_first_and_the_last_lines(work, queue, cli):
+    work.listener("work:run")
+    task = queue.enqueue("flood")
+    outcome(work.client, task)
+
+    lines = shown(work.client, task)
+    assert cli.xlen(keys.log(task)) == 1000
+    assert lines[:3] == ["0", "1", "2"] and lines[-1000:] == [str(number) for number in range(99_000, 100_000)]
+    assert 2**16 <= sum(map(len, lines[:-1000])) < 2**16 + 10
+    assert (cli.ttl(keys.log(task)) > 86400) and (cli.ttl(keys.log_head(task)) > 86400)
+
+
+def test_an_adopted_task_has_each_line_once(work, queue):
+    first = work.listener("work:run")
+    task = queue.enqueue("one, go 1, two, go 2, three")
+    shown(work.client, task, 1)
+    slots = first.slots()
+    first.stop(signal.SIGKILL)
+    for slot in slots:
+        os.kill(slot, signal.SIGKILL)
+    go(work, "go 1")
+    work.listener("work:run")
+    shown(work.client, task, 2)
+    go(work, "go 2")
+
+    assert outcome(work.client, task).status == "complete"
+    assert [line.number for line in work.client.get_log(task)[0]] == [1, 2, 3]
+    assert shown(work.client, task) == ["one", "two", "three"]
+
+
+def test_what_was_printed_while_redis_stood_still_comes_later_and_the_task_does_not_notice(own_server, tmp_path):
+    with Programs(own_server.url, tmp_path) as work:
+        work.write(WORK)
+        work.listener("work:run")
+        task = work.client.get_queue("work").enqueue("one, go, two")
+        shown(work.client, task, 1)
+        os.kill(own_server.pid, signal.SIGSTOP)
+        try:
+            go(work)
+            until((tmp_path / "spool" / task / "1" / "exit").exists, what="the end of the task")
+        finally:
+            os.kill(own_server.pid, signal.SIGCONT)
+
+        assert outcome(work.client, task).status == "complete"
+        assert shown(work.client, task) == ["one", "two"]
+
+
+def test_the_log_goes_with_its_task(work, queue, cli):
+    work.listener("work:run")
+    task = queue.enqueue("one")
+    outcome(work.client, task)
+    assert cli.exists(keys.log(task), keys.log_head(task)) == 2
+
+    queue.delete_task(work.client.get_task(task))
+    assert cli.keys(f"*{task}*") == []
+
+
+def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client, processor, cli):
+    task, node = processor._task.id, processor._task.node
+    lines = [Line(number, 5.0, "stdout", f"line {number}", number == 1) for number in (1, 2)]
+    processor.log(lines)
+    processor.log([*lines, Line(3, 6.0, "stderr", "line 3")])
+
+    assert [line[:4] for line in client.get_log(task)[0]] == [(task, 1, 1, 5.0), (task, 1, 2, 5.0), (task, 1, 3, 6.0)]
+    assert cli.xlen(keys.log_head(task)) == 1
+    with pytest.raises(NotOwner):
+        protocol.log(client._redis, "work", task, "another", node, 1, lines)
+
+
+def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
+    task, other = processor._task.id, client.get_queue("work").enqueue("q")
+    processor.log([Line(1, 5.0, "stdout", "one")])
+    lines, places, statuses = client.follow_logs([task_log.Place(task), task_log.Place(other), task_log.Place("gone")])
+
+    assert [line.text for line in lines] == ["one"]
+    assert statuses == {task: "started", other: "pending", "gone": None}
+    processor.log([Line(2, 5.0, "stdout", "two")])
+    assert [line.text for line in client.follow_logs(places)[0]] == ["two"]
+
+
+# blueque logs
+
+
+def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run):  # noqa: F811
+    work.listener("work:run")
+    task = queue.enqueue("flood, err oh")
+    outcome(work.client, task)
+
+    result = run("logs", task[:8])
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "0" and lines[-2:] == ["99999", "oh"]
+    (talk,) = result.stderr.splitlines()
+    assert talk.startswith("... ")
+    assert talk.endswith(f" lines are left out; all of them, on its node: blueque logs --all {task}")
+    assert len(lines) + int(talk.split()[1].replace(",", "")) == 100_001
+    assert run("logs", "-n", "2", task).stdout == "99999\noh\n"
+    assert run("logs", "--stream", "stderr", task).stdout == "oh\n"
+    assert run("logs", "--all", task).stdout.splitlines() == [*map(str, range(100_000)), "oh"]
+    as_json = [json.loads(line) for line in run("logs", "-n", "2", "--json", task).stdout.splitlines()]
+    assert [(line["kind"], line["line"], line["stream"], line["text"]) for line in as_json] == [
+        ("log", 100_000, "stdout", "99999"), ("log", 100_001, "stderr", "oh"),
+    ]
+    assert as_json[0]["at"].startswith("20") and as_json[0]["attempt"] == 1
+
+
+def test_what_a_task_prints_does_nothing_to_a_terminal(work, queue, run):  # noqa: F811
+    work.listener("work:run")
+    task = queue.enqueue("\x1b[31mred\x1b[0m\x1b]0;title\x07\tand tabs")
+    outcome(work.client, task)
+
+    assert run("logs", task).stdout == "red\\x1b]0;title\\x07     and tabs\n"
+
+
+def test_logs_follows_several_tasks_to_their_ends(work, queue, begin):  # noqa: F811
+    work.listener("work:run", slots=2)
+    one, two = queue.enqueue("a, go 1, b"), queue.enqueue("c, go 2, d, begin")
+    following = begin("logs", "-f", "--times", one, two)
+    seen = [following.stdout.readline() for _ in range(2)]
+    go(work, "go 1")
+    seen.append(following.stdout.readline())
+    go(work, "go 2")
+    seen += following.stdout.readlines()
+
+    assert following.wait(30) == 0
+    assert sorted((line.split(" | ")[0], line.split(" | ")[2]) for line in seen) == sorted(
+        [(one, "a\n"), (one, "b\n"), (two, "c\n"), (two, "d\n"), (two, "no end\n")]
+    )
+    assert all(line.split(" | ")[1].endswith(" UTC") for line in seen)
+
+
+def test_logs_follows_what_comes_in_a_queue(work, queue, begin):  # noqa: F811
+    work.listener("work:run")
+    first = queue.enqueue("a, go 1")
+    until(lambda: work.client.get_task(first).status == "started", what="the start")
+    following = begin("logs", "-f", "-q", "work")
+    assert following.stdout.readline() == f"{first} | a\n"
+    second = queue.enqueue("b, go 2, b again")
+    go(work, "go 1")
+    assert following.stdout.readline() == f"{second} | b\n"
+    go(work, "go 2")
+    assert following.stdout.readline() == f"{second} | b again\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ((), 2, "which tasks? Give an ID, or --queue QUEUE"),
+        (("abcd",), 3, "no task 'abcd'"),
+        (("-q", "nowhere"), 3, "no queue 'nowhere'"),
+        (("--all", "-f", "abcd"), 2, "--all wants one ID"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(run, url, arguments, code, says):  # noqa: F811
+    result = run("logs", *arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert says in result.stderr
+
+
+def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client, cli, run):  # noqa: F811
+    task = client.get_queue("work").enqueue("p")
+    assert run("logs", task).stderr == f"{task}: has not run yet\n"
+    cli.hset(keys.task(task), mapping={"attempt": "1", "files": "gpu-9:/var/spool/x/1", "status": "complete"})
+
+    assert run("logs", task).stderr == f"{task}: nothing printed\n"
+    elsewhere = run("logs", "--all", task)
+    assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
+    assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr

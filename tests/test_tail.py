@@ -1,0 +1,188 @@
+"""Tail: what a task prints, line by line."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blueque import tail
+from blueque.tail import HEAD, LINES, MAX_LINE, Tail
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return what appends to the outputs of an attempt."""
+
+    def write(stdout=b"", stderr=b""):
+        for name, content in (("stdout", stdout), ("stderr", stderr)):
+            with (tmp_path / name).open("ab") as file:
+                file.write(content)
+        return str(tmp_path)
+
+    return write
+
+
+def texts(lines):
+    return [line.text for line in lines]
+
+
+def test_lines_are_numbered_in_both_streams_together_with_the_time_at_which_they_were_read(files):
+    tailing = Tail(files(b"one\ntwo\n", b"oh\n"))
+    tailing.look(5.0)
+    files(b"three\n")
+    tailing.look(6.0)
+
+    assert [line[:4] for line in tailing.news()] == [
+        (1, 5.0, "stdout", "one"), (2, 5.0, "stdout", "two"), (3, 5.0, "stderr", "oh"), (4, 6.0, "stdout", "three"),
+    ]
+
+
+def test_a_line_is_read_when_it_has_its_end_and_the_last_one_when_all_is_over(files):
+    tailing = Tail(files(b"a beg", b""))
+    tailing.look(1.0)
+    assert not tailing.has_news
+    files(b"inning\nan end")
+    tailing.look(2.0)
+    assert texts(tailing.news()) == ["a beginning"]
+    tailing.look(3.0, is_over=True)
+    assert texts(tailing.news()) == ["a beginning", "an end"]
+    tailing.look(4.0, is_over=True)
+    assert len(tailing.news()) == 2
+
+
+def test_what_is_done_does_not_come_again(files):
+    tailing = Tail(files(b"one\ntwo\nthree\n"))
+    tailing.look(1.0)
+    tailing.done(2)
+
+    assert texts(tailing.news()) == ["three"]
+    tailing.done(3)
+    assert not tailing.has_news
+
+
+def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
+    tailing = Tail(files(b"", b"\r 10%|#   |"))
+    for percent in range(11, 100):
+        files(b"", b"\r %d%%|" % percent + b"#" * 3000 + b"|")         # so that it does not fit into what is held of a line
+        tailing.look(percent)
+    files(b"", b"\r100%|####|\r\nwindows\r\n")
+    tailing.look(100.0)
+
+    assert texts(tailing.news()) == ["100%|####|", "windows"]
+
+
+def test_a_long_line_is_cut_and_says_by_how_much(files):
+    tailing = Tail(files(b"x" * 10_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 7)))
+    tailing.look(1.0, is_over=True)
+
+    first, second, third = texts(tailing.news())
+    assert first == "x" * MAX_LINE + f" ... ({10_000_000 - MAX_LINE} bytes more)"
+    assert (second, third) == ("next", "y" * MAX_LINE + " ... (7 bytes more)")
+
+
+def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(files):
+    tailing = Tail(files(b"".join(b"line %06d\n" % number for number in range(1, 100_001))))
+    tailing.look(1.0)
+
+    lines = tailing.news()
+    head = [line for line in lines if line.is_head]
+    assert [line.number for line in head] == list(range(1, len(head) + 1))
+    assert HEAD - 100 < sum(map(len, texts(head))) <= HEAD + MAX_LINE
+    assert [line.number for line in lines[len(head) :]] == list(range(100_001 - LINES, 100_001))
+    assert all(line.text == f"line {line.number:06}" for line in lines)
+
+
+def test_long_lines_in_a_flood_are_held_to_a_number_of_bytes(files):
+    tailing = Tail(files(b"".join(b"%04d" % number + b"x" * 3000 + b"\n" for number in range(1000))))
+    tailing.look(1.0)
+
+    last = [line for line in tailing.news() if not line.is_head]
+    assert 100 < len(last) < 200 and last[-1].text.startswith("0999")
+    assert sum(map(len, texts(last))) <= tail.HELD
+
+
+def test_somebody_else_goes_on_where_the_lines_were_read_last(files):
+    path = files(b"one\ntwo\nthr", b"oh\n")
+    Tail(path).look(1.0)
+    files(b"ee\n", b"no\n")
+
+    following = Tail(path)
+    following.look(2.0)
+    assert [line[:4] for line in following.news()] == [(4, 2.0, "stdout", "three"), (5, 2.0, "stderr", "no")]
+
+
+def test_all_of_it_is_read_from_the_files_with_the_times(files):
+    path = files(b"one\ntwo\n", b"oh\n")
+    tailing = Tail(path)
+    tailing.look(1.0)
+    files(b"three\nfou", b"no\n")
+    tailing.look(2.5)
+    assert [line[:4] for line in tail.read(path)] == [
+        (1, 1.0, "stdout", "one"), (2, 1.0, "stdout", "two"), (3, 1.0, "stderr", "oh"), (4, 2.5, "stdout", "three"),
+        (5, 2.5, "stderr", "no"), (6, 0.0, "stdout", "fou"),
+    ]
+    tailing.look(3.0, is_over=True)
+    assert [*tail.read(path)][-1][:4] == (6, 3.0, "stdout", "fou")
+
+
+def test_without_files_and_without_a_place_for_the_times_there_is_nothing_to_fail(tmp_path, files):
+    tailing = Tail(str(tmp_path / "gone"))
+    tailing.look(1.0, is_over=True)
+    assert not tailing.has_news and [*tail.read(str(tmp_path / "gone"))] == []
+
+    (tmp_path / "times").mkdir()
+    tailing = Tail(files(b"one\n"))
+    tailing.look(1.0)
+    assert texts(tailing.news()) == ["one"]
+
+
+def test_a_file_that_the_task_has_emptied_is_read_from_its_beginning(files, tmp_path):
+    tailing = Tail(files(b"one\ntwo\n"))
+    tailing.look(1.0)
+    (tmp_path / "stdout").write_bytes(b"new\n")
+    tailing.look(2.0)
+
+    assert texts(tailing.news()) == ["one", "two", "new"]
+
+
+def test_what_is_not_utf_8_is_shown_as_far_as_it_is(files):
+    tailing = Tail(files(b"caf\xe9 \xc3\xa9\n"))
+    tailing.look(1.0)
+
+    assert texts(tailing.news()) == ["caf� é"]
+
+
+D = b"d" * 5000
+PIECES = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n"]), max_size=30)
+
+
+@given(PIECES, st.sampled_from([7, 4096, 2**18]))
+def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_factory, pieces, block):
+    whole, bit_by_bit, by_many = (tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many"))
+    (whole / "stdout").write_bytes(b"".join(pieces))
+    at_once, slowly = Tail(str(whole)), Tail(str(bit_by_bit))
+    found, before = [], tail.BLOCK
+    tail.BLOCK = block
+    try:
+        at_once.look(1.0, is_over=True)
+        for piece, now in zip([*pieces, b""], itertools.count()):
+            for directory in (bit_by_bit, by_many):
+                with (directory / "stdout").open("ab") as file:
+                    file.write(piece)
+            slowly.look(now)
+            one = Tail(str(by_many))
+            one.look(now)
+            found += one.news()
+    finally:
+        tail.BLOCK = before
+    slowly.look(1.0, is_over=True)
+    last = Tail(str(by_many))
+    last.look(1.0, is_over=True)
+
+    expected = [(line.number, line.text) for line in at_once.news()]
+    assert [(line.number, line.text) for line in slowly.news()] == expected
+    assert [(line.number, line.text) for line in [*found, *last.news()]] == expected
+    assert [(line.number, line.text) for line in tail.read(str(bit_by_bit))] == expected
