@@ -38,7 +38,7 @@ _VERBS = {
 # What the help says, in so few lines that it fits a terminal.
 _HELP = [
     ("status, ls", "Show everything on one screen; list tasks."),
-    ("show, why, logs", "Show everything of a task; why it waits; what it prints."),
+    ("show, why, logs", "Show all about a task; why it waits; what it prints."),
     ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
     ("enqueue, feed, feeds", "Put tasks in a queue; feed it from files; how far."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
