@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from blueque import gauge
+
 MAX_PROGRESS = 1000                                    # bytes of the file `progress` that are read
 
 
@@ -143,15 +145,20 @@ class Attempt:
         except OSError:
             return None
 
-    def progressed(self) -> float | None:
-        """Return when the task last told of progress, in Unix seconds; None when it has not yet."""
+    def progressed(self) -> tuple[int, float] | None:
+        """Return what is another value whenever the task has told of progress; None when it has not yet."""
+        told = gauge.read(self.path)
         try:
-            return os.stat(f"{self.path}/progress").st_mtime
+            at = os.stat(f"{self.path}/progress").st_mtime
         except OSError:
-            return None
+            at = 0.0
+        return (told.number if told is not None else 0, at) if told is not None or at else None
 
     def read_progress(self) -> str:
         """Return what the task last told of its progress; empty when it has not."""
+        told = gauge.read(self.path)
+        if told is not None:
+            return str(told)
         try:
             with open(f"{self.path}/progress", "rb") as file:
                 return file.read(MAX_PROGRESS).decode("utf-8", "replace").strip()

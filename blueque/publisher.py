@@ -29,7 +29,8 @@ class Publisher:
     def __init__(self, client: Client, attempt: Attempt) -> None:
         self._client, self._attempt = client, attempt
         self._tail: Tail | None = None
-        self._progress, self._progressed_at = "", 0.0
+        self._progress = ""
+        self._progressed: object = None
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
     def step(self, task: Task) -> None:
@@ -60,11 +61,11 @@ class Publisher:
     def _tell(self, task: Task) -> None:
         assert self._tail is not None
         changed = self._attempt.progressed()
-        if changed is not None and changed != self._progressed_at:
+        if changed is not None and changed != self._progressed:
             progress = self._attempt.read_progress()
             if progress != self._progress:
                 self._client.get_processor(task).progress(progress)
-            self._progress, self._progressed_at = progress, changed
+            self._progress, self._progressed = progress, changed
         if self._tail.has_news:
             lines = self._tail.news()
             self._client.get_processor(task).log(lines)

@@ -4,7 +4,9 @@
                     the task may have begun, when that was
     parameters      of a program: what was enqueued, as it gets it on its standard input
     stdout, stderr  what the task prints
-    progress        how far it is, in the task's own words
+    times           when which of it was read, see tail.py
+    progress.live   how far it is, see gauge.py
+    progress        the same of a program, in its own words
     result          of a program: its result, if it does not print it as its last line
     exit            how it ended; written in full before anybody tells Redis
     status          how its process ended, if somebody else than its listener was there to see it

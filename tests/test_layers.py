@@ -26,8 +26,8 @@ LAYERS = {
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "backlog", "backlog_rows", "gate", "json_rows", "output", "parquet_rows", "resources", "roster",
-        "signals", "spool", "tail", "tree", "trouble",
+        "arrow", "attempt", "backlog", "backlog_rows", "gate", "gauge", "json_rows", "output", "parquet_rows", "resources",
+        "roster", "signals", "spool", "tail", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 
 import pytest
 from running import Programs, outcome, until
@@ -292,3 +293,23 @@ def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client
     elsewhere = run("logs", "--all", task)
     assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
     assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr
+
+
+# blueque progress
+
+
+def test_a_script_tells_how_far_it_is(work, queue, cli):
+    script = f'{sys.executable} -m blueque.cli.main progress 3/7 "of   all" && while [ ! -e go ]; do sleep 0.01; done'
+    program = work.write(f"#!/bin/sh\ncd {work.directory}\n{script}\n", "script", mode=0o755)
+    work.listener("--exec", str(program))
+    task = queue.enqueue("p")
+
+    until(lambda: work.client.get_task(task).fields.get("progress") == "3/7 of all", what="its progress")
+    go(work)
+    assert outcome(work.client, task).status == "complete"
+
+
+def test_outside_of_a_task_there_is_nothing_to_tell(run, tmp_path):  # noqa: F811
+    assert run("progress", "0.4").stderr.startswith("blueque: this is no task: BLUEQUE_TASK_DIR is not set\n")
+    gone = run("progress", "0.4", BLUEQUE_TASK_DIR=str(tmp_path / "gone"))
+    assert (gone.returncode, "No such file" in gone.stderr) == (2, True)

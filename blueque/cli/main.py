@@ -34,17 +34,18 @@ _VERBS = {
     "gc": ("blueque.cli.runs", "gc"),
     "node": ("blueque.cli.node", "node"),
     "archive": ("blueque.cli.archive", "archive"),
+    "progress": ("blueque.cli.telling", "progress"),
 }
 # What the help says, in so few lines that it fits a terminal.
 _HELP = [
-    ("status, ls", "Show everything on one screen; list tasks."),
-    ("show, why, logs", "Show all about a task; why it waits; what it prints."),
+    ("status, ls, node", "Everything on one screen; list tasks; drain nodes."),
+    ("show, why, logs", "All about a task; why it waits; what it prints."),
     ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
     ("enqueue, feed, feeds", "Put tasks in a queue; feed it from files; how far."),
     ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
     ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),
     ("pause, resume, limit", "Have nothing, or only so many tasks, of a queue run."),
-    ("archive, node", "Move finished tasks into files; drain listeners."),
+    ("archive, progress", "Move ended tasks into files; in a task: how far."),
 ]
 
 

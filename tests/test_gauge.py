@@ -1,0 +1,103 @@
+"""Gauge: how far a task is, told by one process and read by another."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import pytest
+from running import until
+
+from blueque import gauge
+from blueque.gauge import MAX_WORDS, Gauge
+from blueque.task_process import RunningTask
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ((0.4, None, "", ""), "0.4"),
+        ((450, 1500, "frames", "encoding"), "450/1500 frames encoding"),
+        ((None, None, "", "waiting for\na  licence"), "waiting for a licence"),
+        ((12, None, "files", ""), "12 files"),
+        ((0, 0, "", ""), "0/0"),
+        ((float("nan"), 7, "", "x"), "x"),
+    ],
+)
+def test_what_is_told_is_what_is_read(tmp_path, told, shown):
+    Gauge(str(tmp_path)).tell(*told)
+
+    assert str(gauge.read(str(tmp_path))) == shown
+
+
+def test_there_is_nothing_before_anything_is_told(tmp_path):
+    assert gauge.read(str(tmp_path)) is None
+    Gauge(str(tmp_path))
+    assert gauge.read(str(tmp_path)) is None
+
+
+def test_shorter_words_leave_nothing_of_longer_ones_and_long_ones_are_cut(tmp_path):
+    told = Gauge(str(tmp_path))
+    told.tell(1, None, "", "é" * 1000)
+    assert len(gauge.read(str(tmp_path)).text.encode()) <= MAX_WORDS + 2
+    told.tell(2, None, "", "short")
+    assert gauge.read(str(tmp_path))[1:] == (2.0, None, "", "short")
+
+
+def test_each_telling_is_another_also_after_a_new_beginning(tmp_path):
+    counts = []
+    for _ in range(2):
+        told = Gauge(str(tmp_path))
+        for _ in range(2):
+            told.tell(1, 2, "", "")
+            counts.append(gauge.read(str(tmp_path)).number)
+    assert len(set(counts)) == 4 == len(counts) and counts == sorted(counts)
+
+
+def _tell(directory, ready, end):
+    told = Gauge(directory)
+    number = 0
+    while not end.is_set():
+        number += 1
+        told.tell(number, number, "", f"{number} " * 50)
+        if number == 1:
+            ready.set()
+
+
+def test_whoever_reads_while_it_is_told_sees_one_telling_and_not_parts_of_two(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready, end = context.Event(), context.Event()
+    process = context.Process(target=_tell, args=(str(tmp_path), ready, end))
+    process.start()
+    try:
+        assert ready.wait(10)
+        seen = {}
+
+        def read():
+            if (told := gauge.read(str(tmp_path))) is not None:
+                seen[told.number] = told
+            return len(seen) >= 200
+
+        until(read, what="two hundred different tellings")
+    finally:
+        end.set()
+        process.join()
+    for told in seen.values():
+        assert told.done == told.total
+        assert {int(word) for word in told.text.split()[:-1]} <= {int(told.done)}
+
+
+def test_progress_never_fails(tmp_path):
+    task = RunningTask("t", {}, str(tmp_path / "gone"))
+    task.progress(0.5)
+    (tmp_path / "gone").mkdir()
+    for wrong in ("half", None, [], 10**400):
+        task.progress(wrong, wrong, text=wrong)
+    task.progress(0.5, text="half")
+    assert str(gauge.read(str(tmp_path / "gone"))) == "0.5 half"
+
+
+def test_room_on_the_disk_is_taken_when_it_is_made_so_that_a_full_disk_cannot_end_the_task(tmp_path):
+    Gauge(str(tmp_path))
+
+    assert os.stat(tmp_path / gauge.NAME).st_blocks > 0
