@@ -6,6 +6,7 @@ None of it matters to the task, nor to how its end is recorded: what Redis does 
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 from blueque.attempt import Attempt
@@ -20,6 +21,10 @@ PACE = 1.0                                             # seconds between two loo
 AFTER_TROUBLE = 5.0
 
 
+# As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`.
+_BAR = re.compile(r"\s*(?:(.*?):? +|)\d+%\|.*?\| *([\d.]+[kMG]?)/([\d.]+[kMG]?) \[.*")
+
+
 class Publisher:
     """Tells of one attempt.
 
@@ -30,7 +35,6 @@ class Publisher:
         self._client, self._attempt = client, attempt
         self._tail: Tail | None = None
         self._progress = ""
-        self._progressed: object = None
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
     def step(self, task: Task) -> None:
@@ -60,13 +64,17 @@ class Publisher:
 
     def _tell(self, task: Task) -> None:
         assert self._tail is not None
-        changed = self._attempt.progressed()
-        if changed is not None and changed != self._progressed:
-            progress = self._attempt.read_progress()
-            if progress != self._progress:
-                self._client.get_processor(task).progress(progress)
-            self._progress, self._progressed = progress, changed
+        progress = self._attempt.read_progress() or progress_of(self._tail.bar())
+        if progress and progress != self._progress:
+            self._client.get_processor(task).progress(progress)
+            self._progress = progress
         if self._tail.has_news:
             lines = self._tail.news()
             self._client.get_processor(task).log(lines)
             self._tail.done(lines[-1].number)
+
+
+def progress_of(bar: str) -> str:
+    """Return what a bar that a task draws says of its progress; empty if it is none."""
+    match = _BAR.fullmatch(bar)
+    return "" if match is None else f"{match[2]}/{match[3]} {match[1] or ''}".strip()

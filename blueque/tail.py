@@ -17,7 +17,8 @@ STREAMS = ("stdout", "stderr")
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
 LINES = 1000                                           # the last ones, which are kept besides
-AT_A_LOOK = 64 * 2**20                                 # bytes of a stream; the rest has to wait for the next look
+AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat
+KEPT = 2**30                                           # bytes of a file on the disk; what is more is removed from its middle
 BLOCK = 2**18
 HELD = 2**19                                           # bytes of the lines that wait to be taken
 
@@ -63,7 +64,7 @@ class Tail:
         """
         before = self._number
         for name, stream in zip(STREAMS, self._streams, strict=True):
-            for text in stream.lines(is_over=is_over):
+            for text in stream.news(is_over):
                 self._number += 1
                 if self._head > 0:
                     self._head -= len(text)
@@ -72,6 +73,10 @@ class Tail:
                     self._hold((self._number, now, name, text))
         if self._number > before:
             _note(self._path, now, self._number, [stream.place for stream in self._streams])
+
+    def bar(self) -> str:
+        """Return what is drawn again and again on standard error, or else on standard output, as it is now."""
+        return next((text for stream in reversed(self._streams) if (text := _readable(stream.drawn))), "")
 
     def news(self) -> list[Line]:
         """Return the lines that are not `done`, in order; of very many, the first and the last."""
@@ -99,11 +104,11 @@ def read(path: str) -> Iterator[Line]:
     number = 0
     for at, _, *ends in _times(path):
         for name, stream, end in zip(STREAMS, streams, ends, strict=True):
-            for text in stream.lines(end, is_over=True):    # the last may have had no end
+            for text in stream.lines(end):
                 number += 1
                 yield Line(number, at, name, _readable(text))
     for name, stream in zip(STREAMS, streams, strict=True):
-        for text in stream.lines(is_over=True):
+        for text in stream.lines():
             number += 1
             yield Line(number, 0.0, name, _readable(text))
 
@@ -118,33 +123,89 @@ class _Stream:
         self._path = path
         self.place = self._at = place
         self._begun, self._cut = b"", 0                # of that line; how many bytes of it were left out
+        self._left_out = 0                             # bytes, before what comes next
+        self._is_amid = False                          # what comes first is the rest of a line that was left out
 
-    def lines(self, end: int | None = None, is_over: bool = False) -> Iterator[bytes]:
-        """Yield the lines that are new, as they are seen.
+    @property
+    def drawn(self) -> bytes:
+        """The line that has not ended yet, if it is one that is drawn again and again."""
+        return self._drawn_last(self._begun)[0] if b"\r" in self._begun else b""
 
-        end: up to where; None: as far as there is anything. is_over: what has no end is a line, too.
+    def news(self, is_over: bool) -> Iterator[bytes]:
+        """Yield the lines that are new, as they are seen; of very many the last, and how much was left out.
+
+        is_over: what has no end is a line, too.
         """
+        try:
+            descriptor = os.open(self._path, os.O_RDWR)
+        except OSError:
+            return
+        try:
+            status = os.fstat(descriptor)
+            if status.st_size < self._at:              # the task has emptied it
+                self._begin(0)
+            if status.st_size - self._at > AT_A_LOOK:
+                if self._at == 0:                      # the first lines are always of interest
+                    yield from self._read(descriptor, BLOCK)
+                yield _gap(self._skip(status.st_size - AT_A_LOOK))
+            yield from self._read(descriptor, status.st_size)
+            if status.st_blocks * 512 > KEPT:
+                _thin_out(descriptor, status.st_size)
+        finally:
+            os.close(descriptor)
+        if is_over:
+            yield from self._rest()
+
+    def lines(self, end: int | None = None) -> Iterator[bytes]:
+        """Yield the lines up to there, all of them, as they are seen; None: as far as there is anything."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
         except OSError:
             return
         try:
             size = os.fstat(descriptor).st_size
-            if size < self._at:                        # the task has emptied it
-                self._begin(0)
             limit = size if end is None else min(size, end)
-            if not is_over and end is None:
-                limit = min(limit, self._at + AT_A_LOOK)
-            while self._at < limit and (block := os.pread(descriptor, min(BLOCK, limit - self._at), self._at)):
-                yield from self._split(block)
+            while self._at < limit:
+                data = _next_data(descriptor, self._at, limit)
+                if data > self._at:                    # it was thinned out
+                    self._left_out += self._skip(data)
+                    continue
+                if self._left_out:
+                    yield _gap(self._left_out)
+                    self._left_out = 0
+                before = self._at
+                yield from self._read(descriptor, min(self._at + BLOCK, limit))
+                if self._at == before:
+                    break
         finally:
             os.close(descriptor)
-        if is_over and (self._begun or self._cut):
+        yield from self._rest()
+
+    def _read(self, descriptor: int, limit: int) -> Iterator[bytes]:
+        while self._at < limit and (block := os.pread(descriptor, min(BLOCK, limit - self._at), self._at)):
+            yield from self._split(block)
+
+    def _rest(self) -> Iterator[bytes]:
+        """Yield what has no end."""
+        if self._begun or self._cut:
             text = self._seen(b"")
             self._begin(self._at)
             yield text
 
+    def _skip(self, place: int) -> int:
+        """Go on there, in the midst of a line; return how many bytes are left out by it."""
+        skipped = place - self.place
+        self._begin(place)
+        self._is_amid = True
+        return skipped
+
     def _split(self, block: bytes) -> Iterator[bytes]:
+        if self._is_amid:
+            rest, end, block = block.partition(b"\n")
+            self._begin(self._at + len(rest) + len(end))
+            self._is_amid = not end
+            if not block:
+                return
         *whole, rest = block.split(b"\n")
         for text in whole:
             seen = self._seen(text) if self._begun or self._cut or len(text) > MAX_LINE or b"\r" in text else text
@@ -173,6 +234,28 @@ class _Stream:
         drawn = text.rfind(b"\r") + 1
         line = text[drawn : drawn + MAX_LINE]
         return line, (0 if drawn else self._cut) + len(text) - drawn - len(line)
+
+
+def _gap(size: int) -> bytes:
+    return b"... (%d bytes left out)" % size
+
+
+def _thin_out(descriptor: int, size: int) -> None:
+    """Give back the blocks in the middle of a file; its beginning, and more of its end, stay where they are."""
+    import ctypes  # here: next to no task prints so much
+
+    begin, end = KEPT // 8 // 4096 * 4096, (size - KEPT // 2) // 4096 * 4096
+    if end > begin:
+        keep_size, punch_hole = 1, 2                   # see fallocate(2); not every file system can
+        ctypes.CDLL(None).fallocate(descriptor, keep_size | punch_hole, ctypes.c_long(begin), ctypes.c_long(end - begin))
+
+
+def _next_data(descriptor: int, place: int, limit: int) -> int:
+    """Return where there is anything from this place on."""
+    try:
+        return min(os.lseek(descriptor, place, os.SEEK_DATA), limit)
+    except OSError:                                    # nothing
+        return limit
 
 
 def _readable(text: bytes) -> str:

@@ -141,6 +141,7 @@ def _get_ready(attempt: Attempt, word: Word, output: Output) -> RunningTask | Ba
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
         os.environ["BLUEQUE_TASK_DIR"] = attempt.path
+        os.environ.setdefault("TQDM_MININTERVAL", "1")     # nobody looks more often, and it adds up in three days
     except BaseException as error:
         return error
     return task

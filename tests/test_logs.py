@@ -35,6 +35,8 @@ WORK = """
             for done in range(101):
                 print(f"\\r{done}%", end="", file=sys.stderr)
             print(file=sys.stderr)
+        elif word == "tqdm":
+            print("\\r 44%|\\rencoding:  45%|####5  | 45/100 [00:10<00:12,  4.5it/s]", end="", file=sys.stderr, flush=True)
         elif word == "fail":
             raise ValueError("as it was told")
         elif word == "die":
@@ -99,6 +101,17 @@ def test_lines_and_progress_are_seen_while_the_task_runs(work, queue):
     done = outcome(work.client, task)
     assert shown(work.client, task)[3:] == ["bye", "no end"]       # all is there when the end is
     assert (done.status, done.fields["progress"]) == ("complete", "0.9")
+
+
+def test_the_bar_of_a_task_that_tells_nothing_is_its_progress(work, queue):
+    work.listener("work:run")
+    task = queue.enqueue("tqdm, go, at 0.5, go 2")
+
+    until(lambda: work.client.get_task(task).fields.get("progress") == "45/100 encoding", what="the bar")
+    go(work)
+    until(lambda: work.client.get_task(task).fields.get("progress") == "0.5", what="its own word")
+    go(work, "go 2")
+    outcome(work.client, task)
 
 
 @pytest.mark.parametrize("end", ["fail", "die"])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blueque import tail
+from blueque.publisher import progress_of
 from blueque.tail import HEAD, LINES, MAX_LINE, Tail
 
 
@@ -75,11 +76,11 @@ def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
 
 
 def test_a_long_line_is_cut_and_says_by_how_much(files):
-    tailing = Tail(files(b"x" * 10_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 7)))
+    tailing = Tail(files(b"x" * 5_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 7)))
     tailing.look(1.0, is_over=True)
 
     first, second, third = texts(tailing.news())
-    assert first == "x" * MAX_LINE + f" ... ({10_000_000 - MAX_LINE} bytes more)"
+    assert first == "x" * MAX_LINE + f" ... ({5_000_000 - MAX_LINE} bytes more)"
     assert (second, third) == ("next", "y" * MAX_LINE + " ... (7 bytes more)")
 
 
@@ -93,6 +94,83 @@ def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(fi
     assert HEAD - 100 < sum(map(len, texts(head))) <= HEAD + MAX_LINE
     assert [line.number for line in lines[len(head) :]] == list(range(100_001 - LINES, 100_001))
     assert all(line.text == f"line {line.number:06}" for line in lines)
+
+
+def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(files, monkeypatch, tmp_path):
+    monkeypatch.setattr(tail, "AT_A_LOOK", 2**20)
+    path = files(b"".join(b"line %06d\n" % number for number in range(200_000)))
+    tailing = Tail(path)
+    tailing.look(1.0)
+
+    lines = texts(tailing.news())
+    assert lines[0] == "line 000000" and lines[-1] == "line 199999"
+    files(b"".join(b"line %06d\n" % number for number in range(200_000, 400_000)))
+    tailing.done(10**9)
+    tailing.look(2.0, is_over=True)
+    lines = texts(tailing.news())
+    assert lines[-1] == "line 399999" and [*tail.read(path)][-1].text == "line 399999"
+    assert len([*tail.read(path)]) == 400_000
+    total = 400_000 * len("line 000000\n")
+    assert (tmp_path / "times").read_text().splitlines()[-1].split()[2] == str(total)
+
+
+def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
+    monkeypatch.setattr(tail, "AT_A_LOOK", 1000)
+    tailing = Tail(files(b"a" * 9 + b"\n"))
+    tailing.look(1.0)
+    files(b"".join(b"%04d\n" % number for number in range(1000)))
+    tailing.look(2.0)
+
+    (first, said, *rest) = texts(tailing.news())
+    assert (first, said) == ("a" * 9, "... (4000 bytes left out)")
+    assert rest == [f"{number:04}" for number in range(801, 1000)]     # the line in which it begins may be a part of one
+
+
+def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_the_hole(files, monkeypatch, tmp_path):
+    monkeypatch.setattr(tail, "KEPT", 2**22)
+    path, written = files(), 0
+    tailing = Tail(path)
+    for number in range(8):
+        written += len(block := b"".join(b"%07d\n" % line for line in range(number * 131_072, (number + 1) * 131_072)))
+        files(block)
+        tailing.look(number)
+    assert (tmp_path / "stdout").stat().st_size == written == 8 * 2**20
+    assert (tmp_path / "stdout").stat().st_blocks * 512 <= 2**22
+
+    found = texts(tail.read(path))
+    assert found[0] == "0000000" and found[-1] == f"{8 * 131_072 - 1:07}"
+    (said,) = [line for line in found if not line.isdecimal()]
+    assert said.startswith("... (") and int(said.split()[1][1:]) > 2**22
+    assert len(found) < 5 * 131_072
+
+
+def test_a_bar_is_what_is_drawn_again_and_again_and_not_yet_ended(files):
+    tailing = Tail(files(b"plain", b""))
+    tailing.look(1.0)
+    assert tailing.bar() == ""
+    files(b"", b"\r 1%|#| 1/100 [")
+    tailing.look(2.0)
+    files(b"", b"\r 2%|#| 2/100 [\r")
+    tailing.look(3.0)
+    assert tailing.bar() == " 2%|#| 2/100 ["
+    files(b"", b"\n")
+    tailing.look(4.0)
+    assert tailing.bar() == ""
+
+
+@pytest.mark.parametrize(
+    ("bar", "progress"),
+    [
+        (" 45%|████▌     | 45/100 [00:10<00:12,  4.51it/s]", "45/100"),
+        ("encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51frames/s, loss=0.3]", "45/100 encoding"),
+        ("100%|██████████| 1.20M/1.20M [00:10<00:00, 4.51MB/s]", "1.20M/1.20M"),
+        ("45% done", ""),
+        ("12it [00:10, 1.2it/s]", ""),
+        ("", ""),
+    ],
+)
+def test_progress_is_read_from_a_bar(bar, progress):
+    assert progress_of(bar) == progress
 
 
 def test_long_lines_in_a_flood_are_held_to_a_number_of_bytes(files):
