@@ -1,8 +1,8 @@
 """Gauge: how far a task is, in a file that task and listener both map, so that to tell it takes half a microsecond.
 
     progress.live   a counter; done and total as doubles, not a number where there is none; the length of the words; the
-                    words: the unit, a line feed and the text, in UTF-8; at the end the counter again: while something is
-                    being written, the two differ
+                    words: the unit, a line feed and the text, in UTF-8; at the end the counter again. It is changed at the
+                    end first, and at the beginning last: who reads from there sees that something is being written
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import struct
 from typing import NamedTuple
 
 NAME = "progress.live"
-MAX_WORDS = 480                                        # bytes
-_FACTS = struct.Struct("=QddH")
+MAX_WORDS = 470                                        # bytes
 _COUNTER = struct.Struct("=Q")
+_FACTS = struct.Struct("=ddH")
+_WORDS = _COUNTER.size + _FACTS.size                   # where they begin
 _SIZE = 512
 _END = _SIZE - _COUNTER.size
 _TRIES = 100
@@ -59,12 +60,13 @@ class Gauge:
             self._words = (unit, text)
         packed = self._packed
         self._count += 1
-        facts = _FACTS.pack(self._count, _NONE if done is None else done, _NONE if total is None else total, len(packed))
-        self._map[: len(facts)] = facts
-        if packed is not self._written:
-            self._map[len(facts) : len(facts) + len(packed)] = packed
-            self._written = packed
+        facts = _FACTS.pack(_NONE if done is None else done, _NONE if total is None else total, len(packed))
         _COUNTER.pack_into(self._map, _END, self._count)
+        if packed is not self._written:
+            self._map[_WORDS : _WORDS + len(packed)] = packed
+            self._written = packed
+        self._map[_COUNTER.size : _WORDS] = facts
+        _COUNTER.pack_into(self._map, 0, self._count)
 
 
 def read(directory: str) -> Told | None:
@@ -82,8 +84,9 @@ def read(directory: str) -> Told | None:
             return None
     finally:
         os.close(descriptor)
-    count, done, total, length = _FACTS.unpack_from(content)
-    words = content[_FACTS.size : _FACTS.size + length].decode("utf-8", "replace")
+    count = _COUNTER.unpack_from(content)[0]
+    done, total, length = _FACTS.unpack_from(content, _COUNTER.size)
+    words = content[_WORDS : _WORDS + length].decode("utf-8", "replace")
     unit, _, text = words.partition("\n")
     # What is not a number is not equal to itself.
     return Told(count, done if done == done else None, total if total == total else None, unit, text) if count else None

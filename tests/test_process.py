@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from running import memory_of
 
 from blueque import process
 from blueque.signals import Signals, blocked, unblock
@@ -231,7 +232,8 @@ def test_an_ended_child_is_reaped_with_what_it_and_its_children_used():
 
     assert reaped.code == 7
     assert 0.2 <= reaped.cpu_seconds < 2.0
-    assert 256 * 2**20 < reaped.max_rss_bytes < 512 * 2**20
+    # What it has from us by the fork counts, and pytest may be large by now.
+    assert 256 * 2**20 < reaped.max_rss_bytes < 512 * 2**20 + 2 * memory_of(os.getpid())
     assert not process.is_running(pid)
 
 

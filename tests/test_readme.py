@@ -95,7 +95,7 @@ def test_verbs_and_options_exist():
         help_text = _help(program, *verb)
         for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
-    everything = _help("blueque-listener") + _help("blueque") + _help("blueque", "feed") + "--keep"
+    everything = _help("blueque-listener") + _help("blueque") + _help("blueque", "feed") + _help("blueque", "logs")
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 
