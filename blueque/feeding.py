@@ -156,8 +156,10 @@ class Feeding:
         self._chunks = FeedChunks(job.backlog, job.shape, aim, size, start, done)
         self._ready.clear()
         self._failure = None
-        self._look(may_be_gone=record.get("state") == "finished")
-        self._teller.report(self.rows)
+        try:
+            self._look(may_be_gone=record.get("state") == "finished")
+        finally:                                       # who is refused here, too, is to know how far it is
+            self._teller.report(self.rows)
 
     def _look(self, may_be_gone: bool = False) -> None:
         """Look which files there are. may_be_gone: everything is fed, so that nothing has to be there."""

@@ -14,6 +14,8 @@ import sys
 import termios
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from running import ECHO, Programs, until
 
@@ -143,6 +145,34 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
     assert len(program.lines("b.jsonl, line")) == len(program.lines("Left out: b.jsonl, line")) == 20
     assert program.log.count("only counted") == 1
     assert (cli.hget(FEED, "rows"), cli.hget(FEED, "tasks"), cli.hget(FEED, "skipped")) == ("1531", "1501", "30")
+
+
+@pytest.mark.parametrize(("name", "change", "why"), [
+    ("b.jsonl", lambda path: path.write_text('{"n": 3}\n{"n": 4}\n'),
+     "b.jsonl: its first 2 lines were fed, and have changed"),
+    ("b.jsonl", lambda path: path.unlink(), "b.jsonl: it is gone, and only 2 of its rows are fed"),
+    ("b.jsonl", lambda path: path.with_name("a0.jsonl").write_text("1\n"),
+     "a0.jsonl: it comes too late: files are fed in order, and b.jsonl had its turn"),
+    ("b.jsonl", lambda path: path.with_name("a.jsonl").write_text("1\n"),
+     "a.jsonl: it has changed since it was fed, or while it was"),
+    ("b.parquet", lambda path: pq.write_table(pa.table({"n": [1, 2]}), path),
+     "b.parquet: it has changed, and 2 of its rows are fed already"),
+])
+def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(run, programs, name, change, why):
+    path = programs.directory / "backlog" / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"n": pa.array([1, 2, None], pa.int64())}), path)
+    else:
+        path.write_text('{"n": 1}\n{"n": 2}\n{"n": null}\n')
+    assert run("--key", "n").code == 2
+    change(path)
+
+    program = run("--key", "n")
+
+    assert (program.code, program.printed) == (2, "")
+    assert program.log.splitlines() == [
+        f"blueque: {why}", "1,502 rows done. Mend it and run the same again, or feed the rest with another --name.",
+    ]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
