@@ -121,6 +121,21 @@ def test_a_directory_without_rows_is_named(run, programs):
     assert (program.code, program.printed, program.log) == (0, "f  nothing to feed: there are no rows in empty\n", "")
 
 
+def test_a_file_of_blank_lines_is_not_said_to_be_done_before(run, programs):
+    blank = programs.directory / "blank.jsonl"
+    blank.write_text("\n \n\n")
+    verb = ("feed", "blank.jsonl", "video", "--name", "f")
+
+    first, second = run(verb=verb), run(verb=verb)
+    write(programs.directory / "a.jsonl", range(2))
+    run(verb=("feed", "a.jsonl", "video", "--name", "g"))
+    third = run(verb=("feed", "a.jsonl", "blank.jsonl", "video", "--name", "g"))
+
+    assert first.printed == "f  nothing to feed: there are only blank lines in blank.jsonl\n"
+    assert second.printed == "f  nothing new: all 3 rows are done already\n"
+    assert third.printed == "g  nothing new but 3 blank lines; 5 rows in all, with those before\n"
+
+
 def test_rows_that_share_a_key_are_fed_all_the_same(run, programs, cli):
     (programs.directory / "b.jsonl").write_text('{"n": 1}\n' * 3)
 

@@ -172,6 +172,11 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
             click.echo(f"{outcome.rows:,} in all, with those before")
     elif not outcome.rows:
         click.echo(f"{name}  nothing to feed: there are no rows in {show.clean(source)}")
+    elif not rows_before:
+        click.echo(f"{name}  nothing to feed: there are only blank lines in {show.clean(source)}")
+    elif outcome.rows > rows_before:
+        blank = show.count(outcome.rows - rows_before, "blank line")
+        click.echo(f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those before")
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
 
