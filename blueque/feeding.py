@@ -123,6 +123,8 @@ class Feeding:
 
     def _claim(self) -> dict[str, str]:
         """Return the record once it is ours."""
+        if not feeds.load(self._redis, self._job.queue, self._job.feed):
+            self._job.backlog.files()                  # a path that is mistyped is to leave no record behind
         told, record = None, self._owner.claim()
         self._gives_up = math.inf
         while record.get("token") != self._owner.token:

@@ -136,6 +136,16 @@ def test_a_file_of_blank_lines_is_not_said_to_be_done_before(run, programs):
     assert third.printed == "g  nothing new but 3 blank lines; 5 rows in all, with those before\n"
 
 
+def test_a_path_that_is_mistyped_leaves_nothing_behind(run, state):
+    before = state()
+
+    assert run(verb=("feed", "backlgo", "video", "--name", "f")).code == 2
+    assert run(verb=("feed", "backlog/b.jsonl", "video", "--name", "f")).code == 2
+
+    assert state() == before
+    assert run(verb=("feeds",)).log == "no feeds\n"
+
+
 def test_rows_that_share_a_key_are_fed_all_the_same(run, programs, cli):
     (programs.directory / "b.jsonl").write_text('{"n": 1}\n' * 3)
 
