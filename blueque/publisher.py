@@ -34,13 +34,13 @@ class Publisher:
     def __init__(self, client: Client, attempt: Attempt) -> None:
         self._client, self._attempt = client, attempt
         self._tail: Tail | None = None
-        self._progress = ""
+        self._progress = self._bar = ""
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
-    def step(self, task: Task) -> None:
-        """Do what is due: look, and tell what is new."""
+    def step(self, task: Task) -> str:
+        """Do what is due: look, and tell what is new. Return what the task draws of its progress; empty if it draws none."""
         if time.monotonic() < self.next_step:
-            return
+            return self._bar
         self.next_step = time.monotonic() + PACE
         try:
             self._look(is_over=False)
@@ -48,6 +48,7 @@ class Publisher:
         except (RedisAway, RedisRefused, Contended, NotOwner) as error:
             self.next_step = time.monotonic() + AFTER_TROUBLE
             log.info("log task=%s: %s", task.id, error)
+        return self._bar
 
     def finish(self, task: Task) -> None:
         """Tell the rest of an attempt that has ended. Raises RedisAway: then call again."""
@@ -61,10 +62,11 @@ class Publisher:
         if self._tail is None:
             self._tail = Tail(self._attempt.path)
         self._tail.look(time.time(), is_over)
+        self._bar = progress_of(self._tail.bar())
 
     def _tell(self, task: Task) -> None:
         assert self._tail is not None
-        progress = self._attempt.read_progress() or progress_of(self._tail.bar())
+        progress = self._attempt.read_progress() or self._bar
         if progress and progress != self._progress:
             self._client.get_processor(task).progress(progress)
             self._progress = progress

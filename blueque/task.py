@@ -130,7 +130,7 @@ class Task:
 
     @property
     def stall_limit(self) -> float | None:
-        """How long it may go without progress."""
+        """How long it may go without telling progress."""
         return self._get("stall_limit")
 
     @property

@@ -35,6 +35,13 @@ WORK = """
             for done in range(101):
                 print(f"\\r{done}%", end="", file=sys.stderr)
             print(file=sys.stderr)
+        elif word.startswith("bars "):
+            begin = time.monotonic()
+            while (done := time.monotonic() - begin) < float(word[5:]):
+                print(f"\\r{done:.0f}%|#| {10 * done:.0f}/100 [", end="", file=sys.stderr, flush=True)
+                time.sleep(0.05)
+            print("\\r40%|#| 40/100 [", end="", file=sys.stderr, flush=True)
+            time.sleep(1000)
         elif word == "tqdm":
             print("\\r 44%|\\rencoding:  45%|####5  | 45/100 [00:10<00:12,  4.5it/s]", end="", file=sys.stderr, flush=True)
         elif word == "fail":
@@ -112,6 +119,16 @@ def test_the_bar_of_a_task_that_tells_nothing_is_its_progress(work, queue):
     until(lambda: work.client.get_task(task).fields.get("progress") == "0.5", what="its own word")
     go(work, "go 2")
     outcome(work.client, task)
+
+
+def test_a_bar_that_moves_keeps_a_task_from_its_stall_limit_and_one_that_stands_still_does_not(work, queue):
+    work.listener("work:run")
+    task = queue.enqueue("bars 4", stall_limit=2.5)
+
+    failed = outcome(work.client, task)
+    assert (failed.status, failed.error_type) == ("failed", "stall_limit")
+    assert failed.finished - failed.started > 5        # of which 4 were those of the moving bar
+    assert failed.fields["progress"] == "40/100"
 
 
 @pytest.mark.parametrize("end", ["fail", "die"])
