@@ -1,0 +1,335 @@
+"""The files in deploy/: every option and variable in them exists, and they are what those read for whom they are written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from blueque.cli.listener import command as listener
+from blueque.cli.options import Invocation
+from blueque.cli.scheduler import command as scheduler
+from blueque.settings import parse_duration
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+PROGRAMS: dict[str, click.Command] = {"blueque-listener": listener, "blueque-scheduler": scheduler}
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
+UNITS = sorted(path for ending in ("service", "target", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
+MANIFESTS = ["listener.yaml", "scheduler.yaml", "disruption.yaml"]
+DAY = 86400.0
+
+# What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and .resource-control(5).
+DIRECTIVES = {
+    "Unit": {
+        "After", "Before", "BindsTo", "ConditionPathExists", "Conflicts", "Description", "Documentation",
+        "OnFailure", "PartOf", "Requires", "RequiresMountsFor", "StartLimitBurst", "StartLimitIntervalSec", "Wants",
+    },
+    "Service": {
+        "CPUWeight", "Environment", "EnvironmentFile", "ExecReload", "ExecStart", "ExecStartPre", "ExecStop",
+        "Group", "IOWeight", "KillMode", "KillSignal", "LimitCORE", "LimitNOFILE", "LockPersonality", "MemoryMax",
+        "Nice", "NoNewPrivileges", "OOMPolicy", "OOMScoreAdjust", "PrivateDevices", "PrivateTmp",
+        "ProtectControlGroups", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem",
+        "Restart", "RestartPreventExitStatus", "RestartSec", "RestrictSUIDSGID", "SuccessExitStatus",
+        "SupplementaryGroups", "TasksMax", "TimeoutStartSec", "TimeoutStopSec", "Type", "UMask", "User",
+        "WorkingDirectory",
+    },
+    "Install": {"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"},
+}
+
+
+def settings_of(unit: Path) -> list[tuple[str, str, str]]:
+    """Return (section, key, value) of each line of a unit that is none of comment."""
+    found, section = [], ""
+    for line in unit.read_text().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            key, sign, value = line.partition("=")
+            assert sign, line
+            found.append((section, key, value))
+    return found
+
+
+def values(unit: str, key: str) -> list[str]:
+    return [value for _, name, value in settings_of(DEPLOY / "systemd" / unit) if name == key]
+
+
+def variables(path: Path, is_commented: bool = False) -> dict[str, list[str]]:
+    """Return what a file for EnvironmentFile= sets; with is_commented, what it would set without its #, too."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        match = re.fullmatch(r"(#?)([A-Z_]+)=(.+)", line)
+        assert match or not line or line.startswith("# ") or line == "#", line
+        if match and (is_commented or not match[1]):
+            found.setdefault(match[2], []).append(match[3])
+    return found
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
+
+
+def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Return (manifest, pod, container) of each Deployment."""
+    for name in MANIFESTS:
+        for manifest in documents(DEPLOY / "kubernetes" / name):
+            if manifest["kind"] == "Deployment":
+                pod = manifest["spec"]["template"]["spec"]
+                for container in pod["containers"]:
+                    yield manifest, pod, container
+
+
+def services() -> dict[str, dict[str, Any]]:
+    return documents(DEPLOY / "docker" / "compose.yaml")[0]["services"]
+
+
+def orders() -> dict[str, list[str]]:
+    """Return every command line in these files that starts one of our programs."""
+    found: dict[str, list[str]] = {}
+    options = variables(DEPLOY / "systemd" / "listener.env", is_commented=True)["LISTENER_OPTIONS"]
+    for unit in UNITS:
+        for line in (value for _, key, value in settings_of(unit) if key == "ExecStart" and value):
+            for number, chosen in enumerate(options if "$LISTENER_OPTIONS" in line else [""]):
+                text = line.replace("%i", "video.encode").replace("$LISTENER_OPTIONS", chosen)
+                assert text.startswith("/usr/bin/env ")
+                found[f"{unit.name} {number}"] = text.split()[1:]
+    for name, service in services().items():
+        if service["image"] == "blueque":
+            found[f"compose {name}"] = service["command"]
+    for manifest, _, container in containers():
+        found[f"kubernetes {manifest['metadata']['name']}"] = container["args"]
+    script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
+    arguments = shlex.split(re.search(r"^exec (.+)$", script, re.M)[1].replace('"$@"', "tasks --run mypackage.tasks:work"))
+    found["slurm"] = [word.replace("${SLURM_CPUS_PER_TASK:-1}", "4") for word in arguments]
+    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+    found["Dockerfile"] = yaml.safe_load(re.search(r"^CMD (.+)$", dockerfile, re.M)[1])
+    for number, line in enumerate(re.findall(r"^sbatch .*\.sbatch (.+)$", (DEPLOY / "README.md").read_text(), re.M)):
+        found[f"README {number}"] = ["blueque-listener", *line.split()]
+    return found
+
+
+ORDERS = orders()
+
+
+def known_options(program: click.Command) -> set[str]:
+    options = [one for one in program.params if isinstance(one, click.Option)]
+    return {"--help"} | {name for one in options for name in (*one.opts, *one.secondary_opts)}
+
+
+def on_term(order: list[str]) -> str:
+    return order[order.index("--on-term") + 1]
+
+
+def test_every_program_is_started_from_every_kind_of_file():
+    assert {name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-listener"} == {
+        "blueque-listener@.service", "drain.conf", "compose", "kubernetes", "slurm", "Dockerfile", "README",
+    }
+    assert {name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-scheduler"} == {
+        "blueque-scheduler.service", "compose", "kubernetes",
+    }
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_program_takes_these_arguments(name):
+    program, *arguments = ORDERS[name]
+    own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
+    assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known_options(PROGRAMS[program])
+    with PROGRAMS[program].make_context(program, arguments, obj=Invocation(), resilient_parsing="--help" in own) as context:
+        if program == "blueque-listener" and "--help" not in own:
+            assert context.params["queues"]
+            assert (context.params["handler"] is None) != (context.params["program"] is None)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
+    """In the comments, too, where they speak of a listener."""
+    text = path.read_text()
+    settings = (ROOT / "docs" / "guide.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
+    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
+    said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#") and not line.startswith("#SBATCH"))
+    foreign = {                                        # of systemctl, docker and sbatch
+        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array",
+    }
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= known_options(listener)
+
+
+def test_every_file_is_named_in_a_readme_of_under_80_lines():
+    text = (DEPLOY / "README.md").read_text()
+    assert len(text.splitlines()) < 80
+    assert {path.parent.relative_to(DEPLOY).parts[0] for path in FILES if path.parent != DEPLOY} == set(
+        re.findall(r"^\| [^|]+ \| `([a-z]+)/`", text, re.M)
+    )
+    for path in re.findall(r"deploy/[\w./@-]*\w", text):
+        assert (ROOT / path).exists() or path == "deploy/docker/app", path
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert (DEPLOY / link).exists(), link
+
+
+def test_units_have_directives_that_exist_in_their_section(tmp_path):
+    assert [unit.name for unit in UNITS] == [
+        "blueque-listener@.service", "blueque-scheduler.service", "blueque.target", "drain.conf",
+    ]
+    for unit in UNITS:
+        settings = settings_of(unit)
+        assert [(section, key) for section, key, _ in settings if key not in DIRECTIVES.get(section, ())] == []
+        once = [key for _, key, _ in settings if key not in {"Environment", "EnvironmentFile", "ExecStart"}]
+        assert len(once) == len(set(once))
+    if shutil.which("systemd-analyze"):                # not everywhere; it knows values and specifiers, too
+        assert complaints_of_systemd(tmp_path) == []
+
+
+def complaints_of_systemd(directory: Path) -> list[str]:
+    """Return what systemd says of the units, those of a listener once with the drop-in and once without."""
+    drop_in = directory / "blueque-listener@drained.service.d"
+    drop_in.mkdir()
+    shutil.copy(DEPLOY / "systemd" / "drain.conf", drop_in)
+    names: list[Path] = []
+    for unit in UNITS:
+        if unit.suffix != ".conf":
+            shutil.copy(unit, directory)
+            instances = ["encode", "drained"] if "@" in unit.name else [""]
+            names += [directory / unit.name.replace("@", f"@{one}" if one else "@") for one in instances]
+    asked = subprocess.run(["systemd-analyze", "verify", "--man=no", *names], capture_output=True, text=True)
+    return [line for line in asked.stderr.splitlines() if "blueque" in line or str(directory) in line]
+
+
+@pytest.mark.parametrize(("unit", "mode", "at_term", "timeout"), [
+    ("blueque-listener@.service", "process", "leave", "30s"), ("drain.conf", "mixed", "drain", "infinity"),
+])
+def test_what_systemd_kills_agrees_with_what_a_listener_does_at_sigterm(unit, mode, at_term, timeout):
+    order = next(order for name, order in ORDERS.items() if name.startswith(unit))
+    assert (values(unit, "KillMode"), on_term(order), values(unit, "TimeoutStopSec")) == ([mode], at_term, [timeout])
+
+
+def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
+    assert values("drain.conf", "ExecStart")[0] == ""
+    assert len(values("drain.conf", "ExecStart")) == 2
+
+
+def test_a_listener_is_always_started_again_but_not_when_it_was_drained_or_is_set_up_wrongly():
+    unit = "blueque-listener@.service"
+    assert values(unit, "Restart") == ["always"]
+    assert values(unit, "RestartPreventExitStatus")[0].split() == ["0", "2", "77", "78", "127"]
+    assert values(unit, "OOMPolicy") == ["continue"]
+
+
+def test_tasks_that_run_on_lose_neither_their_user_nor_their_files():
+    keys = {key for _, key, _ in settings_of(DEPLOY / "systemd" / "blueque-listener@.service")}
+    assert keys & {"DynamicUser", "PrivateTmp", "RuntimeDirectory", "PrivatePIDs"} == set()
+
+
+def test_the_spool_belongs_to_the_user_of_the_listener_and_to_nobody_else():
+    rows, users = (
+        [line.split() for line in (DEPLOY / f"systemd/{name}/blueque.conf").read_text().splitlines() if line[0] != "#"]
+        for name in ("tmpfiles.d", "sysusers.d")
+    )
+    spool = next(value for value in values("blueque-listener@.service", "Environment") if value.startswith("BLUEQUE_SPOOL="))
+    assert ["d", spool.partition("=")[2], "0700", "blueque", "blueque", "-"] in rows
+    assert [row[:2] for row in users] == [["u", "blueque"]]
+    assert values("blueque-listener@.service", "User") == ["blueque"]
+    assert all(row[0] == "d" and row[5] == "-" for row in rows)     # nothing is removed for its age
+
+
+def test_redis_in_compose_keeps_what_it_has_and_is_not_published():
+    redis = services()["redis"]
+    assert "ports" not in redis
+    assert redis["image"] == "redis:7"
+    order = redis["command"]
+    assert order[order.index("--appendonly") + 1] == "yes"
+    assert order[order.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+def test_compose_waits_for_days_for_a_listener_that_drains():
+    service = services()["listener"]
+    assert on_term(service["command"]) == "drain"
+    assert parse_duration(service["stop_grace_period"]) >= DAY
+    assert all("ports" not in one for one in services().values())
+    (compose,) = documents(DEPLOY / "docker" / "compose.yaml")
+    volumes = {volume.partition(":")[0] for one in services().values() for volume in one.get("volumes", [])}
+    assert volumes == {"./app", *compose["volumes"]}
+
+
+def test_the_image_runs_as_nobody_special_behind_tini_and_copies_only_what_is_there():
+    text = (DEPLOY / "docker" / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if line and line[0] not in "# "]
+    assert [line for line in lines if line.startswith("FROM")] == ["FROM python:3.12-slim AS build", "FROM python:3.12-slim"]
+    assert re.search(r"^USER (\d+):\1$", text, re.M)[1] == "10001"
+    assert {"STOPSIGNAL SIGTERM", 'ENTRYPOINT ["tini", "--"]'} <= set(lines)
+    copied = [name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]]
+    allowed = [line[1:] for line in (DEPLOY / "docker/Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"]
+    assert sorted(copied) == sorted(allowed)
+    assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_has_what_its_kind_requires(name):
+    for manifest in documents(DEPLOY / "kubernetes" / name):
+        api = {"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1"}
+        assert manifest["apiVersion"] == api[manifest["kind"]]
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", manifest["metadata"]["name"])
+        assert manifest["spec"]["selector"]["matchLabels"]
+
+
+def test_selectors_match_the_labels_of_pods_and_every_deployment_has_a_budget():
+    pods = {}
+    for manifest, _, _ in containers():
+        labels = manifest["spec"]["template"]["metadata"]["labels"]
+        assert manifest["spec"]["selector"]["matchLabels"] == labels == manifest["metadata"]["labels"]
+        pods[manifest["metadata"]["name"]] = labels
+    budgets = {one["metadata"]["name"]: one["spec"] for one in documents(DEPLOY / "kubernetes" / "disruption.yaml")}
+    assert {name: spec["selector"]["matchLabels"] for name, spec in budgets.items()} == pods
+    assert all(len({"minAvailable", "maxUnavailable"} & set(spec)) == 1 for spec in budgets.values())
+
+
+def test_kustomize_is_given_every_manifest_and_the_image_they_name():
+    path = DEPLOY / "kubernetes"
+    (kustomization,) = documents(path / "kustomization.yaml")
+    assert sorted(kustomization["resources"]) == sorted(MANIFESTS)
+    assert sorted(one.name for one in path.iterdir()) == sorted([*MANIFESTS, "kustomization.yaml"])
+    assert [one["name"] for one in kustomization["images"]] == ["blueque"]
+    assert {container["image"] for _, _, container in containers()} == {"blueque"}
+
+
+def test_kubernetes_waits_for_days_for_a_listener_that_drains_and_moves_none():
+    found = [(manifest, pod, one) for manifest, pod, one in containers() if one["args"][0] == "blueque-listener"]
+    assert found
+    for manifest, pod, container in found:
+        assert on_term(container["args"]) == "drain"
+        assert pod["terminationGracePeriodSeconds"] >= DAY
+        annotations = manifest["spec"]["template"]["metadata"]["annotations"]
+        assert annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+
+
+def test_pods_run_as_the_user_of_the_image_keep_its_tini_and_have_no_probe_that_could_kill_tasks():
+    for _, pod, container in containers():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == 10001
+        assert "command" not in container
+        assert [key for key in container if key.endswith("Probe")] == []
+        mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
+        assert mounts == {volume["name"] for volume in pod.get("volumes", [])}
+
+
+def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_before_its_grace_is_over():
+    path = DEPLOY / "slurm" / "blueque-listener.sbatch"
+    lines = path.read_text().splitlines()
+    commands = [line for line in lines if line and not line.startswith("#")]
+    assert lines[0] == "#!/bin/sh"
+    assert commands[-1].startswith("exec blueque-listener ")
+    # Slurm reads no more of these after the first command.
+    assert max(number for number, line in enumerate(lines) if line.startswith("#SBATCH")) < lines.index(commands[0])
+    assert all(re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line) for line in lines if line.startswith("#SBATCH"))
+    order = ORDERS["slurm"]
+    seconds = re.search(r"^#SBATCH --signal=B:TERM@(\d+)$", path.read_text(), re.M)[1]
+    assert on_term(order) == "stop"
+    assert int(seconds) >= parse_duration(order[order.index("--grace") + 1]) + 60
+    assert subprocess.run(["sh", "-n", path], capture_output=True, text=True).stderr == ""
