@@ -145,20 +145,19 @@ class Attempt:
         except OSError:
             return None
 
-    def progressed(self) -> tuple[int, float] | None:
-        """Return what is another value whenever the task has told of progress; None when it has not yet."""
-        told = gauge.read(self.path)
+    def told(self) -> gauge.Told | None:
+        """Return what `task.progress` has told last, another value each time; None: nothing."""
+        return gauge.read(self.path)
+
+    def wrote_progress(self) -> float | None:
+        """Return when the file `progress` was written last, in Unix seconds; None: it was not."""
         try:
-            at = os.stat(f"{self.path}/progress").st_mtime
+            return os.stat(f"{self.path}/progress").st_mtime
         except OSError:
-            at = 0.0
-        return (told.number if told is not None else 0, at) if told is not None or at else None
+            return None
 
     def read_progress(self) -> str:
-        """Return what the task last told of its progress; empty when it has not."""
-        told = gauge.read(self.path)
-        if told is not None:
-            return str(told)
+        """Return what the file `progress` says; empty when there is none."""
         try:
             with open(f"{self.path}/progress", "rb") as file:
                 return file.read(MAX_PROGRESS).decode("utf-8", "replace").strip()

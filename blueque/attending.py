@@ -33,6 +33,7 @@ WORD_OF_END = 2.0                                      # seconds for whoever rea
 STEP = 0.02
 UNREADABLE = 60.0                                      # seconds for which an exit record that cannot be read is tried again
 LOOK_AGAIN = 2.0
+ANSWER = 1.0                                           # seconds; for what a task says, no longer
 
 
 class Attending:
@@ -59,7 +60,7 @@ class Attending:
         self._trouble = trouble
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = client.with_patience(0)
-        self._telling.wait_with(orders.has_answer)
+        self._telling.wait_with(self._has_answer_soon)
 
     def attend(self, watch: Watch) -> None:
         """See the attempt to its end, and record it."""
@@ -119,6 +120,14 @@ class Attending:
             if self._orders.now is Order.STOP or (standing is not None and standing.cancel is not None):
                 watch.hurry()
         return True
+
+    def _has_answer_soon(self, connection: Connection) -> bool:
+        """Wait for an answer to what matters less than to beat, or than an order."""
+        deadline, before = time.monotonic() + ANSWER, self._orders.now
+        while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
+            if connection.fileno() in self._orders.look(left, [connection.fileno()]):
+                return True
+        return connection.wait(0)
 
     def _has_ended(self, watch: Watch) -> bool:
         assert watch.pidfd is not None

@@ -1,8 +1,9 @@
 """Gauge: how far a task is, in a file that task and listener both map, so that to tell it takes half a microsecond.
 
-    progress.live   a counter; done and total as doubles, not a number where there is none; the length of the words; the
-                    words: the unit, a line feed and the text, in UTF-8; at the end the counter again. It is changed at the
-                    end first, and at the beginning last: who reads from there sees that something is being written
+    progress.live   a number that is another one each time; done and total as doubles, not a number where there is none; the
+                    length of the words; the words: the unit, a line feed and the text, in UTF-8; at the end that number
+                    again. It is changed at the end first, and at the beginning last: who reads from there sees that
+                    something is being written
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import time
 from typing import NamedTuple
 
 NAME = "progress.live"
@@ -44,13 +46,13 @@ class Gauge:
     def __init__(self, directory: str) -> None:
         descriptor = os.open(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, _SIZE)   # else a full disk would end whoever writes to the map
+            # Else a full disk would end whoever writes to the map. (It still may where each write is a copy, as on btrfs.)
+            os.posix_fallocate(descriptor, 0, _SIZE)
             self._map = mmap.mmap(descriptor, _SIZE)
         finally:
             os.close(descriptor)
-        self._count = int(_COUNTER.unpack_from(self._map)[0])
         self._words: tuple[str, str] = ("", "")
-        self._packed = self._written = b""             # those words; and what of them is in the map
+        self._packed = b""
 
     def tell(self, done: float | None, total: float | None, unit: str, text: str) -> None:
         """Write it down."""
@@ -58,15 +60,12 @@ class Gauge:
             line = " ".join(text.split())
             self._packed = f"{' '.join(unit.split())}\n{line}".encode("utf-8", "backslashreplace")[:MAX_WORDS]
             self._words = (unit, text)
-        packed = self._packed
-        self._count += 1
+        packed, number = self._packed, time.monotonic_ns()     # which no other process of ours will have
         facts = _FACTS.pack(_NONE if done is None else done, _NONE if total is None else total, len(packed))
-        _COUNTER.pack_into(self._map, _END, self._count)
-        if packed is not self._written:
-            self._map[_WORDS : _WORDS + len(packed)] = packed
-            self._written = packed
+        _COUNTER.pack_into(self._map, _END, number)
+        self._map[_WORDS : _WORDS + len(packed)] = packed      # each time: another process may have told something else
         self._map[_COUNTER.size : _WORDS] = facts
-        _COUNTER.pack_into(self._map, 0, self._count)
+        _COUNTER.pack_into(self._map, 0, number)
 
 
 def read(directory: str) -> Told | None:

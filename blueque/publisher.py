@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable
 
 from blueque.attempt import Attempt
 from blueque.client import Client
-from blueque.errors import Contended, NotOwner, RedisAway, RedisRefused
+from blueque.errors import BluequeError, RedisAway
+from blueque.gauge import Told
 from blueque.tail import Tail
 from blueque.task import Task
 
@@ -19,10 +21,14 @@ log = logging.getLogger("blueque")
 
 PACE = 1.0                                             # seconds between two looks
 AFTER_TROUBLE = 5.0
+AT_ONCE = 500                                          # lines in a transaction
+AT_ONCE_AGAIN = 0.5                                    # seconds: what fails so soon was a connection that nobody had used
 
-
-# As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`.
-_BAR = re.compile(r"\s*(?:(.*?):? +|)\d+%\|.*?\| *([\d.]+[kMG]?)/([\d.]+[kMG]?) \[.*")
+# As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`; without a total
+# `45rows [00:10, 4.5rows/s]`.
+_NUMBER = r"[\d.]+[kMGTPE]?"
+_BAR = re.compile(rf"\s*(?:(.*?):? +|)\d+%\|.*?\| *({_NUMBER})/({_NUMBER}) \[.*")
+_COUNT = re.compile(rf"\s*(?:(.*?): +|)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, .*")
 
 
 class Publisher:
@@ -34,49 +40,72 @@ class Publisher:
     def __init__(self, client: Client, attempt: Attempt) -> None:
         self._client, self._attempt = client, attempt
         self._tail: Tail | None = None
-        self._progress = self._bar = ""
+        self._told: Told | None = None                 # of progress, as of the last look: by the handler,
+        self._wrote: float | None = None               # by a program,
+        self._bar = ""                                 # by a bar
+        self._progress = self._published = ""
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
     def step(self, task: Task) -> str:
         """Do what is due: look, and tell what is new. Return what the task draws of its progress; empty if it draws none."""
-        if time.monotonic() < self.next_step:
-            return self._bar
-        self.next_step = time.monotonic() + PACE
-        try:
-            self._look(is_over=False)
-            self._tell(task)
-        except (RedisAway, RedisRefused, Contended, NotOwner) as error:
-            self.next_step = time.monotonic() + AFTER_TROUBLE
-            log.info("log task=%s: %s", task.id, error)
+        if time.monotonic() >= self.next_step:
+            is_told = self._look_and_tell(task, is_over=False)
+            self.next_step = time.monotonic() + (PACE if is_told else AFTER_TROUBLE)
         return self._bar
 
     def finish(self, task: Task) -> None:
-        """Tell the rest of an attempt that has ended. Raises RedisAway: then call again."""
-        self._look(is_over=True)
-        try:
-            self._tell(task)
-        except (RedisRefused, Contended, NotOwner) as error:
-            log.info("log task=%s: %s", task.id, error)
+        """Tell the rest of an attempt that has ended, if Redis takes it now; else call again."""
+        began = time.monotonic()
+        if not self._look_and_tell(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
+            self._look_and_tell(task, is_over=True)
+
+    def _look_and_tell(self, task: Task, is_over: bool) -> bool:
+        """Return whether Redis has it all."""
+        is_told = True
+        actions: list[Callable[[], None]] = [
+            lambda: self._look(is_over), lambda: self._tell_lines(task), lambda: self._tell_progress(task)
+        ]
+        for action in actions:
+            try:
+                action()
+            except (BluequeError, OSError) as error:   # of the disk, too: its end matters more
+                log.info("log task=%s: %s", task.id, error)
+                is_told = False
+                if isinstance(error, RedisAway):
+                    break
+        return is_told
 
     def _look(self, is_over: bool) -> None:
+        told, wrote = self._attempt.told(), self._attempt.wrote_progress()
+        if told is not None and told != self._told:
+            self._progress = str(told)
+        elif wrote is not None and wrote != self._wrote:
+            self._progress = self._attempt.read_progress()
+        self._told, self._wrote = told, wrote
         if self._tail is None:
             self._tail = Tail(self._attempt.path)
         self._tail.look(time.time(), is_over)
-        self._bar = progress_of(self._tail.bar())
+        self._bar = progress_of(self._tail.bar()) or self._bar     # which stays when a line has come to its end
 
-    def _tell(self, task: Task) -> None:
-        assert self._tail is not None
-        progress = self._attempt.read_progress() or self._bar
-        if progress and progress != self._progress:
+    def _tell_lines(self, task: Task) -> None:
+        lines = self._tail.news() if self._tail is not None else []
+        for first in range(0, len(lines), AT_ONCE):
+            some = lines[first : first + AT_ONCE]
+            self._client.get_processor(task).log(some)
+            assert self._tail is not None
+            self._tail.done(some[-1].number)
+
+    def _tell_progress(self, task: Task) -> None:
+        progress = self._progress or self._bar
+        if progress and progress != self._published:
             self._client.get_processor(task).progress(progress)
-            self._progress = progress
-        if self._tail.has_news:
-            lines = self._tail.news()
-            self._client.get_processor(task).log(lines)
-            self._tail.done(lines[-1].number)
+            self._published = progress
 
 
 def progress_of(bar: str) -> str:
     """Return what a bar that a task draws says of its progress; empty if it is none."""
     match = _BAR.fullmatch(bar)
-    return "" if match is None else f"{match[2]}/{match[3]} {match[1] or ''}".strip()
+    if match is not None:
+        return f"{match[2]}/{match[3]} {match[1] or ''}".strip()
+    match = _COUNT.fullmatch(bar)
+    return "" if match is None else " ".join(word for word in (match[2], match[3], match[1]) if word)

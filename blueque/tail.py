@@ -9,6 +9,7 @@ The task writes to files of its own, so that it never waits for us, nor breaks w
 from __future__ import annotations
 
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from typing import NamedTuple
 STREAMS = ("stdout", "stderr")
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
+LOOKS = 3600                                           # that wait for Redis; older ones are in `times` whatever it says
+LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
 LINES = 1000                                           # the last ones, which are kept besides
 AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat
 KEPT = 2**30                                           # bytes of a file on the disk; what is more is removed from its middle
@@ -47,10 +50,11 @@ class Tail:
         self._path = path
         self._number, *places = _resume(path)
         self._streams = [_Stream(f"{path}/{name}", place) for name, place in zip(STREAMS, places, strict=True)]
-        self._head = HEAD if self._number == 0 else 0  # bytes that are left of it
+        self._head = HEAD - max(sum(places), LEAST * self._number)     # bytes that are left of it
         self._first: list[Line] = []
         self._last: deque[tuple[int, float, str, bytes]] = deque()
         self._held = 0                                 # their bytes
+        self._looks: list[tuple[float, int, list[int]]] = []       # that are not in the file `times` yet
 
     @property
     def has_news(self) -> bool:
@@ -64,15 +68,20 @@ class Tail:
         """
         before = self._number
         for name, stream in zip(STREAMS, self._streams, strict=True):
-            for text in stream.news(is_over):
+            for text in stream.news(is_over, is_brief=self._head <= 0):
+                if isinstance(text, int):
+                    self._number += text
+                    continue
                 self._number += 1
                 if self._head > 0:
-                    self._head -= len(text)
+                    self._head -= max(len(text) + 1, LEAST)
                     self._first.append(Line(self._number, now, name, _readable(text), True))
                 else:
                     self._hold((self._number, now, name, text))
         if self._number > before:
-            _note(self._path, now, self._number, [stream.place for stream in self._streams])
+            self._looks.append((now, self._number, [stream.place for stream in self._streams]))
+            if len(self._looks) > LOOKS:
+                _note(self._path, *self._looks.pop(0))
 
     def bar(self) -> str:
         """Return what is drawn again and again on standard error, or else on standard output, as it is now."""
@@ -83,10 +92,12 @@ class Tail:
         return [*self._first, *(Line(number, at, name, _readable(text)) for number, at, name, text in self._last)]
 
     def done(self, number: int) -> None:
-        """Forget the lines up to this number."""
+        """Forget the lines up to this number; whoever comes after us begins behind them."""
         self._first = [line for line in self._first if line.number > number]
         while self._last and self._last[0][0] <= number:
             self._let_go()
+        while self._looks and self._looks[0][1] <= number:
+            _note(self._path, *self._looks.pop(0))
 
     def _hold(self, line: tuple[int, float, str, bytes]) -> None:
         self._last.append(line)
@@ -124,20 +135,21 @@ class _Stream:
         self.place = self._at = place
         self._begun, self._cut = b"", 0                # of that line; how many bytes of it were left out
         self._left_out = 0                             # bytes, before what comes next
+        self._is_bar = False                           # that line was drawn over
         self._is_amid = False                          # what comes first is the rest of a line that was left out
 
     @property
     def drawn(self) -> bytes:
         """The line that has not ended yet, if it is one that is drawn again and again."""
-        return self._drawn_last(self._begun)[0] if b"\r" in self._begun else b""
+        return self._drawn_last(self._begun)[0] if self._is_bar or b"\r" in self._begun else b""
 
-    def news(self, is_over: bool) -> Iterator[bytes]:
+    def news(self, is_over: bool, is_brief: bool) -> Iterator[bytes | int]:
         """Yield the lines that are new, as they are seen; of very many the last, and how much was left out.
 
-        is_over: what has no end is a line, too.
+        is_over: what has no end is a line, too. is_brief: of some lines that nobody will see the number is enough.
         """
         try:
-            descriptor = os.open(self._path, os.O_RDWR)
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return
         try:
@@ -146,11 +158,11 @@ class _Stream:
                 self._begin(0)
             if status.st_size - self._at > AT_A_LOOK:
                 if self._at == 0:                      # the first lines are always of interest
-                    yield from self._read(descriptor, BLOCK)
+                    yield from self._read(descriptor, BLOCK, False)
                 yield _gap(self._skip(status.st_size - AT_A_LOOK))
-            yield from self._read(descriptor, status.st_size)
-            if status.st_blocks * 512 > KEPT:
-                _thin_out(descriptor, status.st_size)
+            yield from self._read(descriptor, status.st_size, is_brief)
+            if status.st_blocks * 512 > KEPT and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                _thin_out(self._path, status.st_size)
         finally:
             os.close(descriptor)
         if is_over:
@@ -174,15 +186,23 @@ class _Stream:
                     yield _gap(self._left_out)
                     self._left_out = 0
                 before = self._at
-                yield from self._read(descriptor, min(self._at + BLOCK, limit))
+                for text in self._read(descriptor, min(self._at + BLOCK, limit), False):
+                    assert isinstance(text, bytes)
+                    yield text
                 if self._at == before:
                     break
         finally:
             os.close(descriptor)
         yield from self._rest()
 
-    def _read(self, descriptor: int, limit: int) -> Iterator[bytes]:
+    def _read(self, descriptor: int, limit: int, is_brief: bool) -> Iterator[bytes | int]:
         while self._at < limit and (block := os.pread(descriptor, min(BLOCK, limit - self._at), self._at)):
+            if is_brief and (count := block.count(b"\n")) > 2 * LINES:
+                passed = block.rsplit(b"\n", LINES + 1)[0]
+                self._begin(self._at + len(passed) + 1)
+                self._is_amid = False
+                block = block[len(passed) + 1 :]
+                yield count - LINES
             yield from self._split(block)
 
     def _rest(self) -> Iterator[bytes]:
@@ -214,6 +234,7 @@ class _Stream:
         self._begun += rest
         self._at += len(rest)
         if len(self._begun) > 2 * MAX_LINE:            # a bar is drawn again and again, for days
+            self._is_bar = self._is_bar or b"\r" in self._begun
             last = self._begun[-1:] if self._begun.endswith(b"\r") else b""
             line, self._cut = self._drawn_last(self._begun)
             self._begun = line + last
@@ -221,7 +242,7 @@ class _Stream:
     def _begin(self, place: int) -> None:
         """Be at the beginning of a line."""
         self.place = self._at = place
-        self._begun, self._cut = b"", 0
+        self._begun, self._cut, self._is_bar = b"", 0, False
 
     def _seen(self, text: bytes) -> bytes:
         """Return what a terminal would show of the line that ends with this: the last of what was drawn over."""
@@ -240,14 +261,18 @@ def _gap(size: int) -> bytes:
     return b"... (%d bytes left out)" % size
 
 
-def _thin_out(descriptor: int, size: int) -> None:
+def _thin_out(path: str, size: int) -> None:
     """Give back the blocks in the middle of a file; its beginning, and more of its end, stay where they are."""
     import ctypes  # here: next to no task prints so much
 
     begin, end = KEPT // 8 // 4096 * 4096, (size - KEPT // 2) // 4096 * 4096
     if end > begin:
-        keep_size, punch_hole = 1, 2                   # see fallocate(2); not every file system can
-        ctypes.CDLL(None).fallocate(descriptor, keep_size | punch_hole, ctypes.c_long(begin), ctypes.c_long(end - begin))
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            flags = 1 | 2                              # keep the size, punch a hole: see fallocate(2); not all can
+            ctypes.CDLL(None).fallocate(descriptor, flags, ctypes.c_long(begin), ctypes.c_long(end - begin))
+        finally:
+            os.close(descriptor)
 
 
 def _next_data(descriptor: int, place: int, limit: int) -> int:

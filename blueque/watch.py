@@ -177,7 +177,7 @@ class Watch:
         if limit is None or self.reason is not None:
             return
         # Not the age of a file, which goes by a clock that may be set, but whether it has changed.
-        progress = self.attempt.progressed(), self.bar
+        progress = self.attempt.told(), self.attempt.wrote_progress(), self.bar
         if progress != self._progress:
             self._progress, self._progressed_at = progress, now
             self._warned.discard("stall_limit")

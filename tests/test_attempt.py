@@ -90,16 +90,16 @@ def test_what_is_not_whole_is_no_word_of_an_end(attempt, content):
 
 
 def test_there_is_no_progress_before_the_task_has_told_of_any(attempt):
-    assert (attempt.progressed(), attempt.read_progress()) == (None, "")
+    assert (attempt.told(), attempt.wrote_progress(), attempt.read_progress()) == (None, None, "")
 
 
 def test_progress_is_the_task_s_own_words_and_changes_its_time(attempt):
     write(attempt, "progress", b"50 %\n")
     os.utime(f"{attempt.path}/progress", (5, 5))
-    before = attempt.progressed()
+    before = attempt.wrote_progress()
     assert before is not None and attempt.read_progress() == "50 %"
     write(attempt, "progress", b"60 %\n")
-    assert attempt.progressed() != before and attempt.read_progress() == "60 %"
+    assert attempt.wrote_progress() != before and attempt.read_progress() == "60 %"
 
 
 def test_only_the_beginning_of_a_long_progress_is_read_and_what_is_no_text_is_replaced(attempt):

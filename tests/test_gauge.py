@@ -54,6 +54,22 @@ def test_each_telling_is_another_also_after_a_new_beginning(tmp_path):
     assert len(set(counts)) == 4 == len(counts) and counts == sorted(counts)
 
 
+def test_children_of_the_task_tell_each_another_thing(tmp_path):
+    told = Gauge(str(tmp_path))
+    told.tell(0, 100, "", "parent")
+    context, seen = multiprocessing.get_context("fork"), [gauge.read(str(tmp_path))]
+    for number in (1, 1, 2):
+        child = context.Process(target=told.tell, args=(number, 100, "", "a child"))
+        child.start()
+        child.join()
+        seen.append(gauge.read(str(tmp_path)))
+    told.tell(2, 100, "", "parent")
+    seen.append(gauge.read(str(tmp_path)))
+
+    assert len({one.number for one in seen}) == 5
+    assert [one.text for one in seen] == ["parent", *["a child"] * 3, "parent"]
+
+
 def _tell(directory, ready, end):
     told = Gauge(directory)
     number = 0

@@ -151,7 +151,7 @@ def _show(client: Client, task_id: str, wanted: _Wanted, count: int | None, prin
     """Print what Redis has of a task, and return the place behind it."""
     lines, place = client.get_log(task_id)
     task = client.get_task(task_id)
-    attempt = wanted.attempt or (lines[-1].attempt if lines else None)
+    attempt = wanted.attempt or (task.attempt if task.status in RUNNING else None) or (lines[-1].attempt if lines else None)
     chosen = list(wanted.of(lines, attempt))
     shown = chosen if count is None else chosen[max(0, len(chosen) - count) :]
     before = 0 if len(shown) == len(chosen) else shown[0].number - 1 if shown else 0
@@ -166,23 +166,25 @@ def _show(client: Client, task_id: str, wanted: _Wanted, count: int | None, prin
 
 
 def _say_why_empty(task: Task, wanted: _Wanted) -> None:
+    files = task.files or task.last_files
+    where = f"; all of them, if there are any: {files}" if files else ""
     if task.status is None or not task.attempt:
         show.talk(f"{task.id}: has not run yet")
     elif wanted != _Wanted():
-        show.talk(f"{task.id}: Redis has no such line; all of them are in {task.files or 'no file'}")
+        show.talk(f"{task.id}: Redis has no such line{where}")
     else:
-        show.talk(f"{task.id}: nothing printed" + ("" if task.status in FINISHED else " so far"))
+        show.talk(f"{task.id}: Redis has no line of attempt {task.attempt}{where}")
 
 
 def _follow(
     client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer
 ) -> None:
     """Print what comes, until all of the tasks have ended; of queues, for ever."""
-    known = {place.task for place in places}
+    reached = {place.task: place for place in places}
     trouble = Trouble("Redis answers again")
     while places or queues:
         try:
-            lines, places, statuses = client.follow_logs(places)
+            lines, behind, statuses = client.follow_logs(places)
             running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
             trouble.tell(None)
         except RedisAway as error:
@@ -191,22 +193,23 @@ def _follow(
             continue
         printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
         talking = {line.task for line in lines}
-        places = [place for place in places if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
-        places += [Place(task.id) for task in running if task.id not in known]
-        known.update(place.task for place in places)
+        places = [place for place in behind if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
+        reached.update({place.task: place for place in behind})
+        followed = {place.task for place in places}
+        places += [reached.get(task.id, Place(task.id)) for task in running if task.id not in followed]
         time.sleep(PACE)
 
 
 def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     """Yield all that an attempt has printed, from its files, if they are here."""
-    host, _, directory = (task.files or "").partition(":")
+    host, _, directory = (task.files or task.last_files or "").partition(":")
     if not directory:
-        raise Failure(MISSING, f"task {task.id} has no files: it has not run, or by 1.0.0")
+        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
     number = attempt or task.attempt or 1
     path = os.path.join(os.path.dirname(directory), str(number)) if attempt else directory
     if host != process.host_name():
         raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all {task.id}, or look into {path}")
     if not os.path.isdir(path):
-        raise Failure(MISSING, f"there is no {path} any more")
+        raise Failure(MISSING, f"there is no {path} on this node, or not any more")
     for line in tail.read(path):
         yield LogLine(task.id, number, line.number, line.at, line.stream, line.text)

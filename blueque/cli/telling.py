@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 
 
@@ -20,16 +21,17 @@ def progress(words: Sequence[str]) -> None:
     blueque progress 450/1500 frames
     blueque progress waiting for a licence
 
-    It is what a stall limit goes by, and what `blueque show` and `ls` show.
+    It is what a stall limit goes by, and what `blueque show` and `ls` show. In a task it never fails: what it cannot do, it
+    says on standard error.
     """
     directory = os.environ.get("BLUEQUE_TASK_DIR")
     if not directory:
         raise Failure(USAGE, "this is no task: BLUEQUE_TASK_DIR is not set")
-    line = " ".join(" ".join(words).split())
+    line, new = " ".join(" ".join(words).split()), f"{directory}/progress.{os.getpid()}"
     try:
         # A new file each time: who reads sees the old words or the new ones.
-        with open(f"{directory}/progress.new", "w", encoding="utf-8", errors="backslashreplace") as file:
+        with open(new, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(line)
-        os.rename(f"{directory}/progress.new", f"{directory}/progress")
+        os.rename(new, f"{directory}/progress")
     except OSError as error:
-        raise Failure(USAGE, f"cannot write to {directory}: {error.strerror}") from error
+        show.talk(f"cannot write to {directory}: {error.strerror}")
