@@ -61,7 +61,7 @@ def steps(axes: Any, series: list[Any]) -> None:
     axes.set_xscale("log")
     axes.set_ylabel("% of tasks")
     axes.grid(alpha=0.25, which="both")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))    # no line is hidden by it
 
 
 def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
@@ -82,7 +82,7 @@ def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
     axes.set_ylim(0, highest * 1.15)
     axes.set_ylabel(drawing["words"])
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))    # no line is hidden by it
 
 
 if __name__ == "__main__":
