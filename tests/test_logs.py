@@ -142,7 +142,7 @@ def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, que
 
 
 def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_log(work, queue, cli):
-    work.listener("work:run")
+    work.listener("work:run", "--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
     task = queue.enqueue("one, two, fail", retry=Retry(max=1, backoff=0.01))
     assert outcome(work.client, task).attempt == 2
     silent = queue.enqueue("at 1")
