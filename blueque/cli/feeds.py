@@ -11,6 +11,7 @@ import click
 from blueque.cli import show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column
 from blueque.client import Client
@@ -46,7 +47,7 @@ def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, i
     """
     client = invocation.client()
     if forgotten is None:
-        _list(client, _chosen(client, names), as_json)
+        _list(client, queues_named(client.get_inspector(), names), as_json)
         return
     if len(names) != 1:
         raise click.UsageError("--forget wants one queue: blueque feeds QUEUE --forget NAME")
@@ -78,14 +79,6 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
         facts += f"; {record.get('node')} feeds, and would end"
     require_consent(is_sure, facts, "Forget it?")
     client.forget_feed(queue, feed)
-
-
-def _chosen(client: Client, names: Sequence[str]) -> list[str]:
-    known = client.get_inspector().queues()
-    for name in names:
-        if name not in known:
-            raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
-    return list(dict.fromkeys(names)) or known
 
 
 def row(record: Mapping[str, str], now: float) -> list[str]:

@@ -13,6 +13,7 @@ import click
 from blueque import process, tail
 from blueque.cli import show
 from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
 from blueque.client import Client
@@ -137,13 +138,10 @@ class _Printer:
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
     inspector = client.get_inspector()
-    known = inspector.queues() if queues else []
-    for queue in queues:
-        if queue not in known:
-            raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+    named = queues_named(inspector, queues) if queues else []
     found = [find_one(inspector, prefix) for prefix in prefixes]
-    if queues:
-        found += [task.id for task in inspector.listing(queues, RUNNING, MOST_TASKS).tasks]
+    if named:
+        found += [task.id for task in inspector.listing(named, RUNNING, MOST_TASKS).tasks]
     return list(dict.fromkeys(found))
 
 

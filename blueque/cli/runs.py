@@ -11,6 +11,7 @@ import click
 from blueque.cli import feeds, show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
+from blueque.cli.named import queues_named
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
 from blueque.client import Client
@@ -53,7 +54,7 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
     """
     client = invocation.client()
     if dropped is None:
-        _list(client, _chosen(client, names), as_json)
+        _list(client, queues_named(client.get_inspector(), names), as_json)
         return
     if len(names) != 1:
         raise click.UsageError("--drop wants one queue: blueque runs QUEUE --drop RUN")
@@ -88,7 +89,7 @@ def gc(
     """
     client = invocation.client()
     leftovers = client.get_leftovers()
-    found = leftovers.find(_chosen(client, names), older_than)
+    found = leftovers.find(queues_named(client.get_inspector(), names), older_than)
     undecided = [one for one in found if one.way != "finish"]
     done: list[bool] = []
     if not dry_run:
@@ -151,14 +152,6 @@ def _end(client: Client, leftover: Leftover) -> bool:
     except (RunDropped, WrongRun) as error:
         show.talk(str(error))
         return False
-
-
-def _chosen(client: Client, names: Sequence[str]) -> list[str]:
-    known = client.get_inspector().queues()
-    for name in names:
-        if name not in known:
-            raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
-    return list(dict.fromkeys(names)) or known
 
 
 def _with(found: Sequence[Leftover], done: Sequence[bool]) -> Iterable[tuple[Leftover, bool]]:

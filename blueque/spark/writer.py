@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,9 +90,9 @@ class Writer(DataSourceArrowWriter):
         """Write what one task of Spark has of the rows; Spark calls this in its workers."""
         return written(self.sink, self.layout, iterator, self.put)
 
+    @abstractmethod
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         """Write the rows, and note in the report what was done."""
-        raise NotImplementedError
 
 
 class RunWriter(Writer):
