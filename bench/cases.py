@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import backlog, producing, waiting, working
+from bench import backlog, looking, producing, waiting, working
 from bench.case import Case, Lines, Target
 from bench.pipeline_cases import PIPELINE_CASES
 
@@ -135,6 +135,14 @@ CASES = [
         "any of its queues, to the first line of the handler; and the commands that it sends while nothing comes.",
         waiting.hundred_queues, [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")], None, [],
         {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
+    ),
+    Case(
+        "status", "What status reads",
+        "200 queues with two listeners and six running tasks each, and 10,000 tasks in all, or a million: the look of "
+        "`blueque status` in a program that runs already. It must not grow with the tasks.",
+        looking.overview, [("p50", "p50 ms"), ("p95", "p95 ms")], None,
+        [Target("status, 200 queues, a million tasks", "300 ms", 300.0, False, ("many", "p50"), unit=" ms")],
+        {"few": "10,000 tasks", "many": "1,000,000 tasks"},
     ),
     *PIPELINE_CASES,
 ]

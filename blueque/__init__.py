@@ -8,71 +8,63 @@ task_process.py (what runs a task), master.py and scheduler.py (the daemons), cl
 import importlib as _importlib
 import typing as _typing
 
-from blueque.client import Client
-from blueque.config import Config
-from blueque.errors import (
-    ArchiveRefused,
-    BacklogRefused,
-    BatchFailed,
-    BatchTaken,
-    BluequeError,
-    ConfigRefused,
-    Contended,
-    FeedTaken,
-    InvalidInput,
-    InvalidType,
-    JobFailed,
-    NodeTaken,
-    NoJava,
-    NoServer,
-    NotCancellable,
-    NotFailed,
-    NotFinished,
-    NotFree,
-    NotInstalled,
-    NotOwner,
-    NotRegistered,
-    NotWaiting,
-    OldBatch,
-    OutcomeUnknown,
-    RedisAway,
-    RedisRefused,
-    RunDropped,
-    SnapshotGone,
-    SparkEnded,
-    SpoolRefused,
-    SubmitFailed,
-    TooLarge,
-    WrongQueue,
-    WrongRun,
-)
-from blueque.forking_runner import ForkingRunner
-from blueque.inspector import Inspector
-from blueque.listener import Listener
-from blueque.listener_group import ListenerGroup
-from blueque.processor import Processor
-from blueque.queue import Queue
-from blueque.retry import Retry
-from blueque.selection import Ordered, ReducedLottery, RoundRobin
-from blueque.task import Task
-from blueque.task_id import TaskId
-from blueque.task_process import current_task
-from blueque.verdicts import Fail, RetryLater
 from blueque.version import __version__
 
 if _typing.TYPE_CHECKING:
     from blueque.archives import archive
+    from blueque.client import Client
+    from blueque.config import Config
+    from blueque.errors import (
+        ArchiveRefused,
+        BacklogRefused,
+        BatchFailed,
+        BatchTaken,
+        BluequeError,
+        ConfigRefused,
+        Contended,
+        FeedTaken,
+        InvalidInput,
+        InvalidType,
+        JobFailed,
+        NodeTaken,
+        NoJava,
+        NoServer,
+        NoSuchTask,
+        NotCancellable,
+        NotFailed,
+        NotFinished,
+        NotFree,
+        NotInstalled,
+        NotOwner,
+        NotRegistered,
+        NotWaiting,
+        OldBatch,
+        OutcomeUnknown,
+        RedisAway,
+        RedisRefused,
+        RunDropped,
+        SnapshotGone,
+        SparkEnded,
+        SpoolRefused,
+        SubmitFailed,
+        TooLarge,
+        WaitTimedOut,
+        WrongQueue,
+        WrongRun,
+    )
     from blueque.feeder import feed
-
-# What most programs never use is imported when it is asked for: each fork of a listener copies what it has imported.
-_LAZY = {"archive": "blueque.archives", "feed": "blueque.feeder"}
-
-
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_importlib.import_module(_LAZY[name]), name)
-
+    from blueque.forking_runner import ForkingRunner
+    from blueque.inspector import Inspector
+    from blueque.listener import Listener
+    from blueque.listener_group import ListenerGroup
+    from blueque.processor import Processor
+    from blueque.queue import Queue
+    from blueque.retry import Retry
+    from blueque.running_task import current_task
+    from blueque.selection import Ordered, ReducedLottery, RoundRobin
+    from blueque.task import Task
+    from blueque.task_id import TaskId
+    from blueque.verdicts import Fail, HandBack, RetryLater
 
 __all__ = [
     "ArchiveRefused",
@@ -87,6 +79,7 @@ __all__ = [
     "Fail",
     "FeedTaken",
     "ForkingRunner",
+    "HandBack",
     "Inspector",
     "InvalidInput",
     "InvalidType",
@@ -95,6 +88,7 @@ __all__ = [
     "ListenerGroup",
     "NoJava",
     "NoServer",
+    "NoSuchTask",
     "NodeTaken",
     "NotCancellable",
     "NotFailed",
@@ -123,6 +117,7 @@ __all__ = [
     "Task",
     "TaskId",
     "TooLarge",
+    "WaitTimedOut",
     "WrongQueue",
     "WrongRun",
     "__version__",
@@ -130,3 +125,40 @@ __all__ = [
     "current_task",
     "feed",
 ]
+
+# Each is imported when it is asked for: the help of a command comes in half the time, and no fork of a listener copies
+# what it does not use. What is not in this table is in blueque.errors.
+_LAZY = {
+    **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
+    "Client": "blueque.client",
+    "Config": "blueque.config",
+    "Fail": "blueque.verdicts",
+    "ForkingRunner": "blueque.forking_runner",
+    "HandBack": "blueque.verdicts",
+    "Inspector": "blueque.inspector",
+    "Listener": "blueque.listener",
+    "ListenerGroup": "blueque.listener_group",
+    "Ordered": "blueque.selection",
+    "Processor": "blueque.processor",
+    "Queue": "blueque.queue",
+    "ReducedLottery": "blueque.selection",
+    "Retry": "blueque.retry",
+    "RetryLater": "blueque.verdicts",
+    "RoundRobin": "blueque.selection",
+    "Task": "blueque.task",
+    "TaskId": "blueque.task_id",
+    "archive": "blueque.archives",
+    "current_task": "blueque.running_task",
+    "feed": "blueque.feeder",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(_importlib.import_module(_LAZY[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

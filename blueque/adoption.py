@@ -10,11 +10,12 @@ import logging
 import time
 from typing import NamedTuple
 
-from blueque import process
+from blueque import checkpoint_files, process
 from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
 from blueque.listener_group import ListenerGroup
+from blueque.places import WAITING
 from blueque.protocol.attempt import LOST
 from blueque.roster import Roster
 from blueque.spool import Spool
@@ -107,7 +108,7 @@ class Adoption:
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
             if kind in ("closed", "superseded") and not is_running:
-                _close(attempt)
+                _close(task, attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
             elif kind == "watched" and not is_running and attempt.has_exit() and self._is_alone(task):
@@ -132,8 +133,8 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
     return "closed"
 
 
-def _close(attempt: Attempt) -> None:
+def _close(task: Task, attempt: Attempt) -> None:
     try:
-        attempt.mark_reported()
+        attempt.mark_reported(is_wanted=task.status in WAITING and bool(checkpoint_files.entries(attempt.path)))
     except OSError as error:                           # a full disk: it is kept longer than need be
         log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

@@ -1,7 +1,7 @@
 """The files of one attempt, in a directory of its own: see `spool` for what they are.
 
 To make a file takes a file system 20 times as long as to give one another name. So the file `task` serves for several
-things: it has the names `reported` and `open/[pid]-[start]` as well, and a second line once the task has begun.
+things: it has the names `reported`, `wanted` and `open/[pid]-[start]` as well, and a second line once the task has begun.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 
 from blueque import gauge
 
+STOP = "stop"                                          # the file that asks the task to come to an end
+WANTED = "wanted"                                      # the file that says that the next attempt may go on from here
+ASKED = "asked"                                        # there as long as it is asked, whether it has removed that or not
 MAX_PROGRESS = 1000                                    # bytes of the file `progress` that are read
 
 
@@ -115,15 +118,28 @@ class Attempt:
             remove(self._link)
             os.link(f"{self.path}/task", self._link)
 
-    def mark_reported(self) -> None:
-        """Note that Redis knows the end: from now on the directory may be pruned."""
+    def mark_reported(self, is_wanted: bool = False) -> None:
+        """Note that Redis knows the end: from now on the directory may be pruned.
+
+        is_wanted: the next attempt may go on from what is in it, so it is not to be among the first that go.
+        """
         mark = f"{self.path}/reported"
+        if is_wanted and not self.is_wanted():
+            os.link(f"{self.path}/task", f"{self.path}/{WANTED}")
         try:
             os.link(f"{self.path}/task", mark)
         except FileExistsError:
             return self.close()
         os.utime(mark)
         self.close()
+
+    def is_wanted(self) -> bool:
+        """Tell whether the next attempt may go on from what is in the directory."""
+        return is_wanted(self.path)
+
+    def release(self) -> None:
+        """Note that no attempt will look into the directory any more."""
+        remove(f"{self.path}/{WANTED}")
 
     def close(self) -> None:
         """Take it out of the attempts whose end Redis does not know."""
@@ -144,6 +160,35 @@ class Attempt:
             return _read_json(f"{self.path}/status")
         except OSError:
             return None
+
+    def ask_to_stop(self, reason: str) -> None:
+        """Have the task know that it should come to an end, and why, in a word. Raises OSError."""
+        if self.has_taken_notice():                    # another file would look as if it had not
+            return
+        path = f"{self.path}/{STOP}"
+        try:
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(f"{reason}\n")
+            os.rename(f"{path}.new", path)
+        except OSError:                                # a full disk has room for a name
+            if not os.path.exists(path):
+                os.link(f"{self.path}/task", path)
+        try:
+            os.link(f"{self.path}/task", f"{self.path}/{ASKED}")
+        except FileExistsError:
+            pass
+
+    def withdraw_stop(self) -> None:
+        """Ask for it no longer, unless the task has taken notice. Raises OSError."""
+        try:
+            os.unlink(f"{self.path}/{STOP}")
+        except FileNotFoundError:
+            return
+        remove(f"{self.path}/{ASKED}")
+
+    def has_taken_notice(self) -> bool:
+        """Tell whether the task was asked to come to an end, and has removed the file that asks."""
+        return os.path.exists(f"{self.path}/{ASKED}") and not os.path.exists(f"{self.path}/{STOP}")
 
     def told(self) -> gauge.Told | None:
         """Return what `task.progress` has told last, another value each time; None: nothing."""
@@ -175,6 +220,11 @@ class Attempt:
             return ""
 
 
+def is_wanted(path: str) -> bool:
+    """Tell whether the next attempt may go on from what is in this directory of an attempt."""
+    return os.path.exists(f"{path}/{WANTED}")
+
+
 def _read_json(path: str) -> dict[str, Any] | None:
     """Return the JSON object in the file, or None: it is not there, or not whole."""
     try:
@@ -200,13 +250,18 @@ def remove(path: str) -> None:
         pass
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at first, and then refuses."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], written)
+
+
 def write_whole(path: str, content: bytes) -> None:
     """Write over what is there, and wait until it is on the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        written = 0
-        while written < len(content):
-            written += os.pwrite(descriptor, content[written:], written)
+        write_all(descriptor, content)
         if os.fstat(descriptor).st_size > len(content):
             os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from blueque import process, records
+from blueque import checkpoint_files, process, records
 from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.connection import Connection
@@ -15,6 +15,7 @@ from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
+from blueque.places import WAITING
 from blueque.protocol.attempt import LOST
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
@@ -64,7 +65,7 @@ class Attending:
 
     def attend(self, watch: Watch) -> None:
         """See the attempt to its end, and record it."""
-        publisher = Publisher(self._telling, watch.attempt)
+        publisher = Publisher(self._telling, watch.attempt, self._defaults.log_limit)
         if not self._watch(watch, publisher):
             self.left_alone.add(watch.pid)
             watch.close()
@@ -85,12 +86,21 @@ class Attending:
         """In a forked child: let go of what is the listener's."""
         self._telling.close()
 
-    def close(self, attempt: Attempt) -> None:
+    def close(self, task: Task, attempt: Attempt) -> None:
         """Let go of an attempt that Redis knows the end of, or has no use for."""
         try:
-            attempt.mark_reported()
+            attempt.mark_reported(self._is_wanted(task, attempt))
         except OSError as error:                       # it is kept longer than need be
             log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
+
+    def _is_wanted(self, task: Task, attempt: Attempt) -> bool:
+        """Tell whether the task is to run again, and may go on from the directory that this attempt has left."""
+        if not checkpoint_files.entries(attempt.path):
+            return False
+        try:
+            return self._telling.get_task(task.id).status in WAITING
+        except (RedisAway, RedisRefused):              # rather kept too long than lost
+            return True
 
     # While it runs
 
@@ -100,6 +110,8 @@ class Attending:
         while watch.pidfd is not None and not self._has_ended(watch):
             if self._orders.now is Order.STOP:
                 watch.end("stopped", "stopped by operator")
+            elif self._orders.wants_end:
+                watch.ask("drain")
             if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
                 listen_at = self._listen(watch, publisher)
             else:
@@ -183,7 +195,17 @@ class Attending:
             watch.end("superseded", f"the attempt is not ours any more: the task is {standing.status}")
         elif standing.cancel is not None:
             watch.end("cancelled", "cancelled")
+        else:
+            self._show_stack(watch, standing.stack)
         return True
+
+    def _show_stack(self, watch: Watch, mark: str | None) -> None:
+        reason = watch.show_stack(mark)
+        if mark is not None and reason is not None:
+            try:
+                self._client.get_processor(watch.task).decline_stack(mark, reason)
+            except (RedisAway, RedisRefused, Contended) as error:
+                log.warning("cannot decline the stack of task=%s: %s", watch.task.id, error)
 
     def _has_been_forgotten(
         self, watch: Watch, status: str | None, attempt: str | None, created: str | None
@@ -232,9 +254,11 @@ class Attending:
         record = record or {"status": "failed", "error": "its process is gone", "error_type": watch.reason}
         record = {**record, **{name: max(value, record.get(name) or 0) for name, value in measured.items()}}
         record.setdefault("finished", time.time())
-        if watch.reason is not None and record["status"] == "failed":
+        is_handed_back = watch.reason == "stopped" and record.get("handed_back")
+        if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
             record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
             record.pop("retry_after", None)
+            record.pop("handed_back", None)
         if is_ours or watch.reason is not None:
             try:
                 watch.attempt.write_exit(record)
@@ -274,14 +298,17 @@ class Attending:
             if watch.reason == "superseded":
                 raise NotOwner(watch.task.id, None, watch.error)
             publisher.finish(watch.task)
+            if record is None or record["status"] != "complete":
+                publisher.hand_over(self._client, watch.task)
             if record is None:
                 self._give_up(watch)
             elif record["status"] == "failed" and watch.reason == "cancelled":
                 processor.confirm_cancel(record)
-            elif record["status"] == "failed" and watch.reason == "stopped" and self._may_run_again(watch.task):
+            elif self._is_to_go_on(watch, record):
                 processor.release()
             else:
-                processor.report(record, None if watch.reason == "stopped" else default)
+                has_checkpoint = checkpoint_files.exists(watch.attempt.path)
+                processor.report(record, None if watch.reason == "stopped" else default, has_checkpoint)
 
         try:
             try:
@@ -297,7 +324,7 @@ class Attending:
             log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s",
                         watch.task.id, watch.attempt.path)
             raise
-        self.close(watch.attempt)
+        self.close(watch.task, watch.attempt)
 
     def _insist(self, watch: Watch, action: Callable[[], T]) -> T:
         """Call until Redis does it, beating meanwhile: what it refuses may be this one thing only."""
@@ -338,6 +365,12 @@ class Attending:
             standing = self._upkeep.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):
                 raise Contended("lose", 1)
+
+    def _is_to_go_on(self, watch: Watch, record: records.Record) -> bool:
+        """Tell whether the task is the next in line again at no cost: it has handed itself back, or we have stopped it."""
+        if record["status"] != "failed":
+            return False
+        return bool(record.get("handed_back")) or (watch.reason == "stopped" and self._may_run_again(watch.task))
 
     def _may_run_again(self, task: Task) -> bool:
         return Retry.of(task.fields.get("retry"), self._defaults.of(task.queue).retry) is not None

@@ -33,6 +33,11 @@ _OF_A_QUEUE = {
     "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset", "feeds": "zset",
 }
 _FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))     # hashes, of which an audit knows no more
+_OF_A_TASK = {
+    keys.log(""): "stream", keys.log_head(""): "stream", keys.history(""): "list", keys.recent(""): "list",
+    keys.checkpoint(""): "hash",
+}
+_NUMBERS = {keys.events(""): "stream", keys.stats("", "")[:-1]: "hash", keys.totals(""): "hash"}
 _UNREAD = ("lines", "settings", "runs", "feeds")       # with the queue
 _BEFORE_TASKS = ("wake", "settings")                   # a queue may be paused before it has had any
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
@@ -63,6 +68,7 @@ def take(redis: Redis) -> Census:
     _read_lines(redis, picture, types, rolls)
     _read_locks(redis, picture, types)
     _read_kept(redis, picture, types)
+    _read_belongings(picture, types)
     run_census.read(redis, picture, types, queues, _expect)
     for key in types:
         if key.startswith(_FEEDS):
@@ -173,6 +179,21 @@ def _read_kept(redis: Redis, picture: Picture, types: dict[str, str]) -> None:
                 picture.oddities[key] = Finding("kept", key, None, None, sentence, None, text="string")
 
 
+def _read_belongings(picture: Picture, types: dict[str, str]) -> None:
+    """Look at what belongs to tasks, and what counts events: of which an audit knows no more than whose they are."""
+    for prefix, kind in _OF_A_TASK.items():
+        for key in types:
+            if key.startswith(prefix) and _expect(picture, types, key, kind, None):
+                task = key.removeprefix(prefix)
+                if keys.task(task) not in types:
+                    sentence = f"{key} belongs to a task that is gone."
+                    picture.oddities[key] = Finding("left_behind", key, task, None, sentence, "mend", text=kind)
+    for prefix, kind in _NUMBERS.items():
+        for key in types:
+            if key.startswith(prefix):
+                _expect(picture, types, key, kind, None)
+
+
 def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]) -> list[Pair]:
     """Return every queue and listener that has a key of its own, or is known; a key that is nobody's is an oddity."""
     known = [(queue, node) for queue, roll in rolls.items() for node in roll.members | roll.noted | roll.running]
@@ -182,7 +203,7 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
     others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.archive(""),
-              keys.snapshot(""), *_FEEDS, *[_key(kind, "") for kind in _OF_A_QUEUE])
+              keys.snapshot(""), *_FEEDS, *_OF_A_TASK, *_NUMBERS, *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
         if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from blueque.connection import Redis, exchange, raise_refusal
 from blueque.errors import RedisRefused
-from blueque.survey import Line, to_seconds
+from blueque.overview import Line
+from blueque.survey import to_seconds
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use
@@ -43,6 +44,19 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
     yield from _role(facts)
     yield from _memory(facts)
     yield from _persistence(facts)
+
+
+def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
+    """Yield what of that somebody should look at, whoever set it up like that: what may lose tasks, or soon stops all.
+
+    facts: may have `save` besides, when the server takes snapshots by itself.
+    """
+    for found in judge(facts, ""):
+        if found.level in ("warn", "fail") and found.name != "appendonly":
+            yield found
+    if facts.get("aof_enabled") == "0" and facts.get("save") == "":
+        sentence = "nothing is written to disk: should it die, all tasks are lost."
+        yield Check("persistence", "warn", sentence)
 
 
 def judge_due(lines: Iterable[Line]) -> Iterator[Check]:

@@ -31,16 +31,21 @@ from blueque.snapshots import Slice, Snapshot, require_keep, require_queues, req
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_feed_name, require_queue_name, require_run_name
+from blueque.watcher import Watcher, ends
 
 if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
     from blueque.doctor import Doctor
+    from blueque.exposition import Family
     from blueque.feed_progress import Tell
     from blueque.feeding import Feeding, Job
+    from blueque.history import Event, History
     from blueque.leftovers import Leftovers
+    from blueque.statistics import Statistics
     from blueque.task_log import LogLine, Place
+    from blueque.timeline import Timeline
 
 
 class Client:
@@ -76,6 +81,7 @@ class Client:
         self._options = options
         self.max_bytes = settings.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
+        self._redis.days_kept = settings.statistics_keep(otherwise=known.statistics_keep)
 
     @property
     def patience(self) -> float:
@@ -93,7 +99,47 @@ class Client:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
         if not isinstance(task_id, str):
             raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
-        return load(self._redis, task_id)
+        return load(self._redis, task_id, self.wait)
+
+    @overload
+    def wait(  # type: ignore[overload-overlap]  # a str is an iterable of str, too
+        self, ids: str, timeout: float | None = None
+    ) -> Task: ...
+
+    @overload
+    def wait(self, ids: Iterable[str], timeout: float | None = None, at_least: int | None = None) -> list[Task]: ...
+
+    def wait(
+        self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
+    ) -> Task | list[Task]:
+        """Block until a task, or each of several, is complete, failed or cancelled, and return what they are then.
+
+        timeout: in seconds; None: no limit. at_least: so many of them are enough; those that have ended are returned, in
+        the order of `ids`.
+        It asks nobody all the time: Redis says what has changed. Where it cannot (TLS, a ready redis-py client, an ACL
+        without +client|tracking), it looks each second. When Redis goes away meanwhile, it waits for that, too.
+        Raises NoSuchTask when one is not there, or is deleted meanwhile; WaitTimedOut.
+        """
+        if isinstance(ids, str):
+            return next(self.as_ended([ids], timeout))
+        wanted = list(ids)
+        ended: dict[str, Task] = {}
+        enough = len(set(wanted)) if at_least is None else at_least
+        for task in self.as_ended(wanted, timeout) if enough > 0 else ():
+            ended[task.id] = task
+            if len(ended) == enough:
+                break
+        return [ended[task_id] for task_id in wanted if task_id in ended]
+
+    def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
+        """Yield each of the tasks as it ends; as `wait`, but with something to do meanwhile."""
+        if timeout is not None and not timeout >= 0:   # nor what is no number
+            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        wanted = list(ids)
+        for task_id in wanted:
+            if not isinstance(task_id, str):
+                raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
+        return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
 
     @overload
     def get_listener(self, queue_name: str) -> Listener: ...
@@ -171,6 +217,70 @@ class Client:
 
         return task_log.follow(self._redis, places)
 
+    def get_history(self, task_id: str) -> History | None:
+        """Return what has happened to a task, the oldest event first; None: there is no such task.
+
+        Its first 20 events and its last 80 are kept. Listeners of 1.0.0 record none.
+        Source: docs/protocol.md, "Events".
+        """
+        from blueque import history  # here, as above
+
+        return history.load(self._redis, task_id)
+
+    def get_event_places(self, *queue_names: str) -> dict[str, str]:
+        """Return where the events of these queues end now, to go on behind: see `events`."""
+        from blueque import history  # here, as above
+
+        return history.last_places(self._redis, [require_queue_name(name) for name in queue_names])
+
+    def events(self, *queue_names: str, after: Mapping[str, str] | None = None) -> Iterator[Event]:
+        """Yield what happens in these queues from now on, as it happens; it never ends by itself.
+
+        after: where to begin instead, by the name of the queue: what `get_event_places` has returned, or the `place` of the
+        last event that was seen. A queue keeps about 10,000 events; what is older is gone. That a task is enqueued, or due,
+        is none. Raises RedisAway when Redis does not answer for longer than `patience`; to miss nothing, go on with `after`.
+        """
+        from blueque import history  # here, as above
+
+        redis = self._redis.another()
+        try:
+            known = {name: place for name, place in (after or {}).items() if name in queue_names}
+            others = [require_queue_name(name) for name in queue_names if name not in known]
+            places = known | (history.last_places(redis, others) if others else {})
+            while places:
+                for event in history.follow(redis, places):
+                    places[event.queue or ""] = event.place or ""
+                    yield event
+        finally:
+            redis.close()
+
+    def get_timeline(self, queue_names: Sequence[str], seconds: float) -> Timeline:
+        """Return what ran in these queues in the last so many seconds, and what runs now, a thousand tasks at most.
+
+        A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md, "Events".
+        """
+        from blueque import timeline  # here, as above
+
+        return timeline.load(self._redis, [require_queue_name(name) for name in queue_names], seconds)
+
+    def get_statistics(self, queue_name: str, days: int = 7) -> Statistics:
+        """Return how many tasks of a queue waited, ran and failed within so many days, today included, and for how long.
+
+        days: in UTC, by the clock of Redis, 1 to 3,660; of those longer ago than they are kept, nothing is known.
+        Counts, means and deviations are exact, quantiles right to the width of a bucket: see `blueque.statistics`.
+        Source: docs/protocol.md, "Events".
+        """
+        return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
+
+    def get_metrics(self, max_queues: int = 500) -> list[Family]:
+        """Return what Prometheus is told of all queues, see docs/running.md, "Metrics".
+
+        max_queues: of more the numbers are told together.
+        """
+        from blueque import metrics  # here, as above
+
+        return metrics.collect(self._redis, max_queues)
+
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
         return Listeners(self._redis)
@@ -187,9 +297,13 @@ class Client:
         """Return the same for several queues."""
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
-    def get_retention(self, ages: Mapping[str, Mapping[str, float]]) -> Retention:
-        """Return what deletes finished tasks that are so old, in seconds, by queue and by status."""
-        return Retention(self._redis, ages)
+    def get_retention(self, rules: Mapping[str, Mapping[str, settings.Keep]]) -> Retention:
+        """Return what deletes finished tasks that have stayed long enough, by rules for each queue and each status."""
+        return Retention(self._redis, rules)
+
+    def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, settings.Keep]]:
+        """Return such rules for these queues: what our blueque.toml says, and the defaults."""
+        return {name: self._config.retention_of(name) for name in queue_names}
 
     def get_recovery(self, queue_name: str) -> Recovery:
         """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""
@@ -215,6 +329,23 @@ class Client:
         parts.sort(key=lambda part: (names.index(part.queue), wanted.index(part.listed_as)))
         return Snapshot(name, now, seconds, tuple(parts))
 
+    def tasks_of(self, snapshot: Snapshot) -> Iterator[Task]:
+        """Yield the tasks of a snapshot that are still there, as they are when they are read, oldest first in each part.
+
+        Never more of them are held than a few MiB. Raises SnapshotGone.
+        """
+        from blueque import frozen  # here: what a listener imports, each of its forks copies
+
+        return frozen.tasks(self._redis, snapshot)
+
+    def purge(self, snapshot: Snapshot) -> Iterator[int]:
+        """Delete those tasks of a snapshot that still are in a state by which they were found, other than reserved and
+        started; yield how many are gone so far. Raises SnapshotGone. Source: docs/protocol.md, "purge", "prune".
+        """
+        from blueque.purge import purge  # here: what a listener imports, each of its forks copies
+
+        return purge(self._redis, snapshot)
+
     def thaw(self, snapshot: Snapshot) -> bool:
         """Remove a snapshot before its time; False: it was gone already."""
         return protocol.thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
@@ -231,6 +362,7 @@ class Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
+        other._redis.days_kept = self._redis.days_kept
         return other
 
     def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:

@@ -18,8 +18,9 @@ def serve(queue: str, resources: Resources = ()) -> str:
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
     # A name that ends in =NUMBER would be a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
-    return f"blueque-listener{options} -- {shlex.quote(name)}" if queue.startswith("-") else (
-        f"blueque-listener {shlex.quote(name)}{options}"
+    work = f"{options} --run MODULE:FUNCTION"
+    return f"blueque-listener{work} -- {shlex.quote(name)}" if queue.startswith("-") else (
+        f"blueque-listener {shlex.quote(name)}{work}"
     )
 
 

@@ -17,13 +17,14 @@ from blueque.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.lines import require_resources
 from blueque.retry import Retry
-from blueque.settings import parse_duration, parse_size
+from blueque.settings import RETENTION, SPARED, Keep, parse_duration, parse_log_limit, parse_room, parse_size, whole_days
 from blueque.values import CENTURY, require_number, require_queue_name, require_whole
 
 NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
+MOST_KEPT = 10**12                                     # tasks of which the newest stay
 
 Path = tuple[str, ...]
 
@@ -37,14 +38,14 @@ class QueueConfig(NamedTuple):
 
     weight: in a lottery. retry: its tasks' policy; False: they have none; None: nothing is said.
     limits: fields of a task, see `limits.fields`; None: without this limit, whatever the listener says.
-    retention: how many seconds a finished task stays, by its status.
+    retention: how long a finished task stays, by its status.
     resources: what a task of it needs that says nothing itself.
     """
 
     weight: float | None = None
     retry: Retry | Literal[False] | None = None
     limits: Mapping[str, int | float | None] = _EMPTY
-    retention: Mapping[str, float] = _EMPTY
+    retention: Mapping[str, Keep] = _EMPTY
     resources: Mapping[str, int] | None = None
 
 
@@ -52,6 +53,8 @@ class Config(NamedTuple):
     """A whole file; without one, nothing is said of anything.
 
     listener: what `[listener]` says, by key, durations in seconds and sizes in bytes; `limits` in one dict.
+    retention: of queues whose own table says nothing of the status.
+    statistics_keep: for how many days the numbers of a day are kept.
     """
 
     path: str | None = None
@@ -59,9 +62,15 @@ class Config(NamedTuple):
     max_bytes: int | None = None
     listener: Mapping[str, Any] = _EMPTY
     queues: Mapping[str, QueueConfig] = _EMPTY
+    retention: Mapping[str, Keep] = _EMPTY
+    statistics_keep: int | None = None
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
+
+    def retention_of(self, queue: str) -> dict[str, Keep]:
+        """Return how long the finished tasks of a queue stay, by every status in which one may end."""
+        return {**RETENTION, **self.retention, **self.queue(queue).retention}
 
 
 def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Config:
@@ -113,11 +122,14 @@ class _Checker:
 
     def config(self, values: Mapping[str, Any]) -> Config:
         own = self._table((), values, {
-            "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict
+            "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict,
+            "retention": dict, "statistics": dict,
         })
+        statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         listener = self._table(("listener",), own.get("listener", {}), {
             "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
-            "spool": _text, "keep": _duration, "beat": _duration, "lease": _duration, "lost_after": _duration,
+            "spool": _text, "keep": _duration, "spool_limit": _room, "log_limit": _log_limit,
+            "beat": _duration, "lease": _duration, "lost_after": _duration,
             "on_term": _one_of(ON_TERM), "resources": require_resources, "warm": _yes_or_no, "spawn": _yes_or_no,
             "preload": _texts, "retry": _retry, **_limits(),
         })
@@ -128,7 +140,8 @@ class _Checker:
             queues[name] = self._queue(("queues", name), table)
         return Config(
             self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
-            MappingProxyType(queues),
+            MappingProxyType(queues), self._retention(("retention",), own.get("retention", {})),
+            statistics.get("keep"),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:
@@ -150,8 +163,11 @@ class _Checker:
             "weight": selection.require_weight, "retry": _retry, "retention": dict, "resources": require_resources,
             **_limits(),
         }))
-        retention = self._table((*path, "retention"), own.pop("retention", {}), dict.fromkeys(FINISHED, _duration))
-        return QueueConfig(**own, retention=MappingProxyType(retention))
+        retention = self._retention((*path, "retention"), own.pop("retention", {}))
+        return QueueConfig(**own, retention=retention)
+
+    def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
+        return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, _keep)))
 
     def _table(self, path: Path, values: Any, checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
         """Return the values of a table, each as its check makes it. A check that is `dict` is for a table."""
@@ -185,10 +201,10 @@ class _Checker:
 
         lines = lines_of_keys(self._text)
         known = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ())
-        return ConfigRefused(self._path, lines.get(known), f"{_shown(path)}: {reason}")
+        return ConfigRefused(self._path, lines.get(known), f"{shown_path(path)}: {reason}")
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Return a path as it is written in TOML."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
 
@@ -270,8 +286,39 @@ def _duration(value: Any) -> float:
     return require_number(seconds, "it", 0.001, CENTURY)
 
 
+def _days(value: Any) -> int:
+    return whole_days(_duration(value), value)
+
+
+def _keep(value: Any) -> Keep:
+    """Return what is written as an age, as a table of age and newest, as false or as "never"."""
+    if _is_never(value):
+        return Keep()
+    if not isinstance(value, dict):
+        return Keep(_duration(value))
+    if unknown := sorted(value.keys() - {"age", "newest"}):
+        raise InvalidInput(f"there is no {', '.join(unknown)} here, only age and newest")
+    age, newest = value.get("age", False), value.get("newest", False)
+    seconds = None if _is_never(age) else _duration(age)
+    if _is_never(newest):
+        return Keep(seconds)
+    return Keep(seconds, require_whole(newest, "it", 1, MOST_KEPT), spared=SPARED)
+
+
+def _is_never(value: Any) -> bool:
+    return value is False or value == "never"
+
+
 def _size(value: Any) -> int:
     return require_whole(parse_size(value) if isinstance(value, str) else value, "it", 1, 2**40)
+
+
+def _room(value: Any) -> float:
+    return parse_room(value) if isinstance(value, str) else require_whole(value, "it", 1, 2**62)
+
+
+def _log_limit(value: Any) -> int:
+    return parse_log_limit(value if isinstance(value, str) else str(require_whole(value, "it", 1, 2**62)))
 
 
 def _retry(value: Any) -> Retry | Literal[False]:

@@ -79,11 +79,13 @@ class Redis:
     """The connections of one Client: one for each thread, made when first needed, left behind after a fork.
 
     patience: how long, in seconds, a call tries again when Redis does not answer.
+    days_kept: how many days the statistics of a day are kept.
     has_answer: if set, waits for each answer in place of a blocking read, and may give up by returning False.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
         self.patience = patience
+        self.days_kept = 90
         self._connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
@@ -109,7 +111,7 @@ class Redis:
     def another(self) -> Redis:
         """Return the same once more, with connections of its own: for one who has to wait for an answer in between."""
         other = Redis(self._connect, self.patience)
-        other.has_answer = self.has_answer
+        other.has_answer, other.days_kept = self.has_answer, self.days_kept
         return other
 
     def close(self) -> None:
@@ -120,16 +122,19 @@ class Redis:
 
     def read(self, *commands: Command) -> list[Any]:
         """Send commands in one write and return their replies. They only look, so it is tried again if need be."""
+        replies = self.answers(*commands)
+        raise_refusal(replies)
+        return replies
+
+    def answers(self, *commands: Command) -> list[Any]:
+        """Do the same, but return a refusal as a value: for looks that not everybody may have."""
         patience = Patience(self.patience)
         while True:
             try:
-                replies = exchange(self.connection(), commands)
+                return exchange(self.connection(), commands)
             except RedisAway as error:
                 self.close()
                 patience.pause_or_raise(error)
-                continue
-            raise_refusal(replies)
-            return replies
 
 
 class Patience:

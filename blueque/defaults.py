@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from blueque.limits import Limits
 from blueque.retry import Retry
-from blueque.settings import Timing
+from blueque.settings import LOG_LIMIT, RETENTION, Keep, Timing
 
 
 class Defaults(NamedTuple):
@@ -17,7 +17,8 @@ class Defaults(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     retry: Retry | None = None
-    retention: Mapping[str, float] = MappingProxyType({})   # how many seconds a finished task stays, by its status
+    retention: Mapping[str, Keep] = RETENTION         # how long a finished task stays, by its status
+    log_limit: int = LOG_LIMIT                        # bytes of each file that a task prints to
     queues: Mapping[str, Defaults] = MappingProxyType({})   # those for whose tasks something else was chosen
 
     def of(self, queue: str | None) -> Defaults:

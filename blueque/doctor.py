@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup, commands, survey
+from blueque import audit, checkup, commands, overview
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.columns import to_microseconds
@@ -30,7 +30,7 @@ class Doctor:
         """Look at the server itself, at whether somebody puts in line what is due, and for what nobody has ended."""
         checks = checkup.check(self._redis)
         try:
-            lines = survey.overview(self._redis).lines
+            lines = overview.overview(self._redis).lines
         except RedisRefused:                           # a key is of a wrong type: the audit says so
             return checks
         queues = [line.queue for line in lines]

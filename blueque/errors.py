@@ -13,6 +13,8 @@
     |   |-- BacklogRefused              a file of a backlog, or a row of it, cannot be fed; it names both
     |   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the line
     |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
+    |-- NoSuchTask (LookupError)        there is no task of that id, or not any more; nothing to wait for
+    |-- WaitTimedOut (TimeoutError)     what was waited for has not ended yet; it goes on; wait again
     |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
     |-- FeedTaken                       another feeder has the feed; this one wrote nothing more; leave it to that one
     |-- NotFree                         what the task needs is taken; it is back in its line; it will be free again
@@ -38,6 +40,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -133,6 +136,32 @@ class OldBatch(InvalidInput):
             "a query with a new checkpoint needs a new name"
         )
         self.run, self.queue, self.batch, self.last = run, queue, batch, last
+
+
+class NoSuchTask(BluequeError, LookupError):
+    """There is no task of that id.
+
+    status: what it was when it was last seen, if it was deleted while somebody waited for it; None: it was not seen.
+    """
+
+    def __init__(self, task_id: str, status: str | None = None) -> None:
+        what = "does not exist" if status is None else f"was deleted while it was waited for; before, it was {status}"
+        super().__init__(f"task {task_id} {what}")
+        self.task_id, self.status = task_id, status
+
+
+class WaitTimedOut(BluequeError, TimeoutError):
+    """What was waited for has not ended in that time. It goes on.
+
+    timeout: in seconds. statuses: of those that have not ended, as last seen, by their ids.
+    """
+
+    def __init__(self, timeout: float, statuses: Mapping[str, str | None]) -> None:
+        one, *others = statuses
+        which = f"task {one} has" if not others else f"{len(statuses)} tasks have"
+        now = "" if others else f"; it is {statuses[one] or 'not known'}"
+        super().__init__(f"{which} not ended within {timeout:g} s{now}")
+        self.timeout, self.statuses = timeout, dict(statuses)
 
 
 class NotFree(BluequeError):

@@ -10,6 +10,7 @@ from blueque.connection import Command, Redis
 from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
+from blueque.statistics import Usual, ask_usual, is_quiet, take_usual
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
 
@@ -29,6 +30,7 @@ class Inquiry(NamedTuple):
     holders: who holds its lock, counted: who counts as running in its queue, by id.
     tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
     staged: the state of its run, if the task is staged for that and nobody sees it yet; else None.
+    usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
     """
 
     task: Task
@@ -47,6 +49,7 @@ class Inquiry(NamedTuple):
     counted: Sequence[str]
     tasks: Mapping[str, Task]
     staged: str | None = None
+    usual: Usual | None = None
 
 
 def inquire(redis: Redis, task_id: str) -> Inquiry:
@@ -65,7 +68,9 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     now = survey.to_seconds(time)
     known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
     compared = _compared(line, lines[0])
-    every, lengths = read_nodes_and(redis, known, now, _ask_lengths(queue, compared))
+    asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
+    every, replies = read_nodes_and(redis, known, now, [*asked, *days])
+    lengths = replies[: len(asked)]
     nodes, others = _sharing(every, queue)
     pause, room = _settings(settings)
     counted, holders = held[0], held[1] if lock is not None else []
@@ -76,6 +81,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         task, now, line, needs, None if index is None else length - 1 - index, length, higher, beside, pause, room, nodes,
         others, holders, counted, survey.shown(redis, ids) if ids else {},
         (state or "unknown") if task.run is not None and indexed is None and task.attempt is None else None,
+        take_usual(replies[len(asked) :]) if days else None,
     )
 
 

@@ -1,30 +1,51 @@
 """Inspector: every look at Redis that changes nothing. No KEYS, no SCAN; without a bound are only sets of listeners
 and of started tasks, a listener's own list, and `failed`.
 
-The looks at many things at once are in survey.py.
+The looks at many things at once are in survey.py and overview.py.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import inquiry, keys, line_up, survey
-from blueque.connection import Redis, as_hash
+from blueque import inquiry, keys, line_up, overview, statistics, survey, task_log
+from blueque.connection import Command, Redis, as_hash
 from blueque.errors import RedisRefused
 from blueque.inquiry import Inquiry
 from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
 from blueque.nodes import Node
-from blueque.places import WHEREABOUTS, Entry, Place, Whereabouts, may_hold
-from blueque.survey import Listing, Overview
+from blueque.overview import Overview
+from blueque.places import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
+from blueque.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
+from blueque.survey import Choice, Listing
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
+
+if TYPE_CHECKING:
+    from blueque.failures import Failures
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
 LISTENERS_AT_ONCE = 50                                 # that are asked what they have
 STARTED_AT_ONCE = 100                                  # entries that are compared with the hashes of their tasks
+CHECKPOINT = ("attempt", "at", "value", "files_left", "created")   # what is told of one; the files may be large
+
+
+class Signs(NamedTuple):
+    """The time, and when a listener has last beaten, and its task last printed something; in Unix seconds.
+
+    checkpoint: as `Inspector.checkpoint` gives it, but for the packed directory.
+    usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
+    """
+
+    now: float
+    beat: float | None = None
+    printed: float | None = None
+    usual: Usual | None = None
+    checkpoint: Mapping[str, str] = {}
 
 
 class Inspector:
@@ -36,10 +57,36 @@ class Inspector:
     def task(self, task_id: str) -> Task:
         return load(self._redis, task_id)
 
+    def checkpoint(self, task_id: str) -> dict[str, str]:
+        """Return where the next attempt of the task is to go on, by the names in docs/protocol.md, "Checkpoints"."""
+        (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
+        return as_hash(reply)
+
     def now(self) -> float:
         """Return the time of Redis, from which ages are counted."""
         (time,) = self._redis.read(("TIME",))
         return survey.to_seconds(time)
+
+    def signs(self, task: Task, clock: float | None = None) -> Signs:
+        """Return the time, and when a task that a listener has, and this listener, were last heard of.
+
+        clock: of the caller, for the days of which is told what is usual; None: nothing of that.
+        """
+        looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
+        if task.status in HELD and task.queue and task.node:
+            looks += [
+                ("ZSCORE", keys.nodes(task.queue), task.node), ("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1)
+            ]
+            looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
+        time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][:max(len(looks), 4)]
+        checkpoint = {name: text for name, text in zip(CHECKPOINT, noted, strict=True) if text is not None}
+        if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
+            checkpoint = {}                            # of a task of that id which 1.0.0 has deleted
+        return Signs(
+            survey.to_seconds(time), None if beat is None else float(beat),
+            task_log.printed_at(printed) if printed else None, take_usual(days) if days else None,
+            checkpoint,
+        )
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""
@@ -183,18 +230,6 @@ class Inspector:
             found += survey.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
         return found
 
-    def oldest_ended(self, places: Mapping[Place, int], count: int) -> dict[Place, list[tuple[str, float | None]]]:
-        """Return the ids at the ends of lists of finished tasks and when each ended, oldest first: two round trips.
-
-        places: how many at the end of each list are to be passed over. None: the task has not ended like that.
-        """
-        reads = [("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()]
-        lists = [list(reversed(ids)) for ids in self._redis.read(*reads)]
-        asked = [("HMGET", keys.task(one), "status", "queue", "finished", "updated") for ids in lists for one in ids]
-        snapshots = iter(self._redis.read(*asked) if asked else ())
-        found = zip(places, lists, strict=True)
-        return {place: [(one, _ended_at(next(snapshots), place)) for one in ids] for place, ids in found}
-
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
         """Return the records of the batches that are on their way into an archive, empty for a queue that has none."""
         return [as_hash(reply) for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])]
@@ -213,23 +248,36 @@ class Inspector:
         return facts.get("redis_version")
 
     def overview(self) -> Overview:
-        """Return the state of everything: four round trips, whatever the number of queues.
+        """Return the state of everything: five round trips at most, whatever the number of queues and tasks.
 
         Of the lines of a queue the 10,000 of the highest priority are counted.
         """
-        return survey.overview(self._redis)
+        return overview.overview(self._redis)
 
-    def listing(self, queues: Sequence[str], statuses: Sequence[str], limit: int) -> Listing:
+    def listing(
+        self, queues: Sequence[str], statuses: Sequence[str], limit: int, choice: Choice | None = None
+    ) -> Listing:
         """Return at most `limit` tasks of these queues and statuses, in the order of `survey.STATUSES`: three round trips.
 
         Within a status: the longest in it first, of pending ones the next to have their turn, of scheduled ones the next
         due, of finished ones the newest. Of each queue it looks at 100 lines besides the default one.
+        choice: leaves some out, or sorts them otherwise; 10,000 tasks in all are looked at for it, or `limit` of each list.
         """
-        return survey.listing(self._redis, queues, statuses, limit)
+        return survey.listing(self._redis, queues, statuses, limit, choice)
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: six round trips at most, each of them bounded."""
         return inquiry.inquire(self._redis, task_id)
+
+    def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
+        """Return the numbers of these queues; see `Client.get_statistics`. A round trip, and one for each 500 days."""
+        return statistics.load(self._redis, queues, days)
+
+    def failures(self, queues: Sequence[str], days: int) -> Failures:
+        """Return what failed in these queues, put together by error type; see failures.py."""
+        from blueque import failures  # here: what a listener imports, each of its forks copies
+
+        return failures.failures(self._redis, queues, days)
 
     def find(self, prefix: str) -> list[str]:
         """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.
@@ -238,14 +286,6 @@ class Inspector:
         queue, 1,000 at each end of its lists and the next 100 of 100 lines: two round trips for 20 queues.
         """
         return survey.find(self._redis, prefix)
-
-
-def _ended_at(snapshot: Sequence[str | None], place: Place) -> float | None:
-    status, queue, finished, updated = snapshot
-    try:
-        return float(finished or updated or "") if (status, queue) == (place.kind, place.queue) else None
-    except ValueError:
-        return None
 
 
 def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:

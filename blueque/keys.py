@@ -22,6 +22,38 @@ def log_head(task_id: str) -> str:                     # stream that expires: th
     return f"blueque_head_{task_id}"
 
 
+def history(task_id: str) -> str:                      # list: the first of its events, as JSON, oldest first
+    return f"blueque_history_{task_id}"
+
+
+def recent(task_id: str) -> str:                       # list: the last of its events, if there were more
+    return f"blueque_recent_{task_id}"
+
+
+def belongings(task_id: str) -> tuple[str, ...]:
+    """Return every key that is of one task alone: they go with it, whoever deletes it.
+
+    Not what outlasts it: the record of its key, see `key_kept`, and its entries in what is of the queue.
+    """
+    return task(task_id), log(task_id), log_head(task_id), checkpoint(task_id), history(task_id), recent(task_id)
+
+
+def checkpoint(task_id: str) -> str:                   # hash: where the next attempt goes on, as the last one has said
+    return f"blueque_checkpoint_{task_id}"
+
+
+def events(queue: str) -> str:                         # stream: the last events of all its tasks
+    return f"blueque_events_{queue}"
+
+
+def stats(queue: str, day: str) -> str:                # hash that expires: how many of each event on a day, how long it took
+    return f"blueque_stats_{day}_{queue}"
+
+
+def totals(queue: str) -> str:                         # hash: the same since ever
+    return f"blueque_totals_{queue}"
+
+
 def tasks(queue: str) -> str:                          # zset: every task of the queue, scored by `created`
     return f"blueque_tasks_{queue}"
 

@@ -280,9 +280,12 @@ class Listener:
         self._has_marker = self._has_marker or marker == keys.wake(self.queue)
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
-    def announce_leaving(self) -> None:
-        """Let everybody see that we take nothing new. Source: docs/protocol.md, "order"."""
-        protocol.order(self._redis, self.queue, self.node, "drain", "a signal")
+    def announce_leaving(self, how: Literal["drain", "leave"] = "drain") -> None:
+        """Let everybody see that we take nothing new; leave: and do not ask our task to stop.
+
+        Source: docs/protocol.md, "order".
+        """
+        protocol.order(self._redis, self.queue, self.node, how, "a signal")
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""

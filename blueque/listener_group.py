@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 from blueque import protocol, settings
 from blueque.connection import Connection, Patience, Redis
@@ -151,10 +152,10 @@ class ListenerGroup:
             found += [task for task in tasks if task.status in ("reserved", "started") and (task.queue, task.node) == ours]
         return found
 
-    def announce_leaving(self) -> None:
-        """Let everybody see that we take nothing new."""
+    def announce_leaving(self, how: Literal["drain", "leave"] = "drain") -> None:
+        """Let everybody see that we take nothing new; leave: and do not ask our task to stop."""
         for listener in self:
-            listener.announce_leaving()
+            listener.announce_leaving(how)
 
     def leave(self) -> bool:
         """Take leave of all queues; False: we still hold a task."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from blueque import keys
 from blueque.connection import Connection, exchange, raise_refusal
 from blueque.errors import RedisRefused
+from blueque.tracking import Tracking
 
 BATCH = 500                                            # queues that are looked at in one write
 
@@ -39,17 +40,19 @@ class Lookout:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.views: dict[str, View] = {}
         self.listeners: dict[str, float] = {}
-        self.is_tracking = False
-        self._connect = connect
-        self._connection: Connection | None = None
+        self._tracking = Tracking(connect)
         self._stale: set[str] = set()
 
+    @property
+    def is_tracking(self) -> bool:
+        return self._tracking.is_tracking
+
     def fileno(self) -> int | None:
-        return self._connection.fileno() if self._connection is not None and self.is_tracking else None
+        return self._tracking.fileno()
 
     def has_news(self) -> bool:
         """Tell whether there is news that came along with something else, so that `fileno()` will not show it."""
-        return self._connection is not None and self._connection.has_invalidated()
+        return self._tracking.has_news()
 
     def look_again_at(self, queue: str) -> None:
         """Have the next refresh look at this queue."""
@@ -64,30 +67,25 @@ class Lookout:
             raise
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._tracking.close()
 
     def _refresh(self, whole: bool) -> set[str]:
-        if self._connection is None:
-            self._connection = self._connect()
-            self.is_tracking = self._connection.track()
-            whole = True
-        changed = self._connection.take_invalidated()
-        if whole or changed is None:
+        connection, is_new = self._tracking.open()
+        changed = connection.take_invalidated()
+        if whole or is_new or changed is None:
             changed = {keys.QUEUES}
             self.views.clear()
         stale = {queue for queue in self.views if changed.intersection(_watched(queue))}
         stale |= self._stale & set(self.views)
         self._stale.clear()
         if keys.QUEUES in changed:
-            replies = exchange(self._connection, [("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES")])
+            replies = exchange(connection, [("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES")])
             raise_refusal(replies)
             self.listeners = _scores(replies[0])
             stale |= set(self.listeners) - set(self.views)
             self.views = {queue: view for queue, view in self.views.items() if queue in self.listeners}
         for queues in batches(sorted(stale), BATCH):
-            self._read(self._connection, queues)
+            self._read(connection, queues)
         return stale
 
     def _read(self, connection: Connection, queues: list[str]) -> None:

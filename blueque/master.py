@@ -23,6 +23,7 @@ from typing import NamedTuple
 from blueque import process, signals, slot, spawned, task_process
 from blueque.address import hide_password
 from blueque.client import Client
+from blueque.config import Config
 from blueque.defaults import Defaults
 from blueque.errors import BluequeError, RedisRefused, SpoolRefused
 from blueque.limits import Limits
@@ -31,7 +32,7 @@ from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.roster import Roster
 from blueque.selection import selector
-from blueque.settings import Timing
+from blueque.settings import Keep, Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
 from blueque.version import __version__
@@ -44,7 +45,7 @@ EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
 EXIT_DRAINED = 64                                      # of a listener to its master only: it is not to be replaced
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
-_PRUNE_EVERY = 3600.0
+_PRUNE_EVERY = 600.0
 _WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
 _LOOK_AT_HELD = 1.0
 _SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
@@ -69,6 +70,8 @@ class Choices(NamedTuple):
     spool: str
     max_bytes: int
     keep: float                                        # seconds for which the files of a reported attempt are kept
+    spool_limit: float                                 # bytes for all of them, or below 1 a share of the disk
+    log_limit: int                                     # bytes of each file that a task prints to
     handler: str | None
     command: list[str] | None
     limits: list[float | None]
@@ -79,16 +82,21 @@ class Choices(NamedTuple):
     is_warm: bool
     is_spawned: bool
     preload: list[str]
-    of_queues: dict[str, tuple[list[float | None], str | None, dict[str, float]]]    # limits, retry, retention
+    of_queues: dict[str, tuple[list[float | None], str | None]]     # limits, retry
+    retention: dict[str, dict[str, tuple[float | None, int | None]]]     # by queue and by status, as `Keep`
+    statistics_keep: int                               # for how many days the numbers of a day are kept
     config: str | None                                 # the blueque.toml that was read
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
-        own = Defaults(Timing(*self.timing), limits, Retry.parse(self.retry))
+        own = Defaults(Timing(*self.timing), limits, Retry.parse(self.retry), log_limit=self.log_limit)
         queues = {
-            name: own._replace(limits=Limits(*its), retry=Retry.parse(retry), retention=retention)  # type: ignore[arg-type]
-            for name, (its, retry, retention) in self.of_queues.items()
+            name: own._replace(limits=Limits(*its), retry=Retry.parse(retry))  # type: ignore[arg-type]
+            for name, (its, retry) in self.of_queues.items()
         }
+        for name, rules in self.retention.items():
+            kept = {status: Keep(*its) for status, its in rules.items()}
+            queues[name] = queues.get(name, own)._replace(retention=kept)
         return own._replace(queues=queues)
 
 
@@ -185,7 +193,7 @@ class Master:
 
     def _fork_slot(self, adopts_only: bool = False) -> None:
         try:
-            with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT]):
+            with signals.blocked([signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT]):
                 pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only))
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
@@ -231,7 +239,7 @@ class Master:
                 "leaving when the running tasks have ended (again, after a second: stop them)"
             )
             log.warning("%s: taking nothing new; %s", name, then)
-            self._pass_on(signal.SIGTERM)
+            self._pass_on(signal.SIGUSR2 if self._is_leaving else signal.SIGTERM)
         elif self._order == signal.SIGTERM and not self._status:
             log.warning("%s: stopping the running tasks", name)
             self._status = 128 + number
@@ -272,7 +280,8 @@ class Master:
 
 def run_slot(choices: Choices, master: slot.Master) -> int:
     """Be one listener; return the exit status."""
-    client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes)
+    said = Config(statistics_keep=choices.statistics_keep)
+    client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)
     if not _preload(choices.preload):
         return EXIT_CONFIGURATION
@@ -409,13 +418,16 @@ def _warm_up(choices: Choices) -> None:
 
 
 def _prune(choices: Choices) -> None:
+    spool = Spool(choices.spool, choices.max_bytes)
+    os.nice(10)                                        # there may be many files to look at
     try:
-        removed = Spool(choices.spool, choices.max_bytes).prune(time.time() - choices.keep)
+        removed = spool.prune(time.time() - choices.keep)
+        shrunk = spool.shrink(choices.spool_limit)
     except OSError as error:
         log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
     else:
-        if removed:
-            log.info("prune spool=%s attempts=%d", choices.spool, removed)
+        if removed or shrunk.removed:
+            log.info("prune spool=%s attempts=%d bytes=%d", choices.spool, removed + shrunk.removed, shrunk.size)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ class Node(NamedTuple):
     resources: str | None = None                       # what its node has, as text of `lines.write_needs`
     ns: str | None = None                              # in which its process numbers are
     spool: str | None = None                           # where the files of its attempts lie
+    version: str | None = None                         # of Blueque
 
     @property
     def pool(self) -> tuple[str, str, str]:
@@ -87,7 +88,7 @@ def read_nodes_and(
         *[[
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
             ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
-             "resources", "ns", "spool"),
+             "resources", "ns", "spool", "version"),
         ] for queue, node in pairs],
     ])
     found = []
@@ -132,6 +133,14 @@ def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
     return [node for node in found if _short_names(node)[0] == name] or found
 
 
+def names_of(node_id: str) -> set[str]:
+    """Return how a person may call a listener: by its id or its host, each with its domain or without."""
+    host, _, pid = node_id.rpartition("_")
+    host = _RANDOM_PART.sub("", host or node_id)
+    short = host.partition(".")[0]
+    return {node_id, host, short, f"{short}_{pid}"}
+
+
 def _short_names(node: Node) -> tuple[str, str]:
     """Return node id and host without the domain."""
     host = node.host.partition(".")[0]
@@ -156,7 +165,7 @@ def _state(registered: str, beat_every: str | None, lease: str | None, order: st
         return "unattended"
     if seen is None or seen > _lease(lease):
         return "silent"
-    return "draining" if order == "drain" else "up"
+    return "draining" if order in ("drain", "leave") else "up"
 
 
 def _lease(text: str | None) -> float:

@@ -46,8 +46,11 @@ class Orders:
 
     def __init__(self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None]) -> None:
         self.now = Order.WORK
+        self.wants_end = False                         # the task should come to an end, if it can go on elsewhere
         self._lifeline, self._on_child_end = lifeline, on_child_end
-        self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([signal.SIGINT] if obeys_terminal else [])]
+        # SIGUSR2 is a word of our master; a program of the user's own may have its own use for it.
+        numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([] if lifeline is None else [signal.SIGUSR2])]
+        self._numbers = [*numbers, *([signal.SIGINT] if obeys_terminal else [])]
         self._signals: signals.Signals | None = None
         self._echoes = signals.Echoes()
 
@@ -68,6 +71,7 @@ class Orders:
             self._signals.forget()
         if self._lifeline is not None:
             os.close(self._lifeline)
+            signals.discard([signal.SIGUSR2])
 
     def look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
         """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
@@ -128,7 +132,12 @@ class Orders:
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:
             self._on_child_end()
-        elif number == signal.SIGQUIT:
+            return
+        if number == signal.SIGUSR2:                   # our master leaves, and the task is to go on
+            self.now = max(self.now, Order.DRAIN)
+            return
+        self.wants_end = True
+        if number == signal.SIGQUIT:
             self.now = Order.STOP
         elif self._lifeline is not None:               # our master has SIGQUIT for more; a second SIGTERM is somebody else's
             self.now = max(self.now, Order.DRAIN)

@@ -9,8 +9,8 @@ from blueque.places import Entry, Place, Whereabouts
 
 # What costs order and time, but neither loses a task nor runs one twice.
 WARNINGS = frozenset({
-    "dead_listener", "double", "empty_line", "garbage", "kept", "leftover", "line_score", "node", "orders", "overfull",
-    "popped", "score", "settings", "stuck", "unknown_key", "waiting",
+    "dead_listener", "double", "empty_line", "garbage", "kept", "left_behind", "leftover", "line_score", "node", "orders",
+    "overfull", "popped", "score", "settings", "stuck", "unknown_key", "waiting",
 })
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from blueque import keys
 from blueque.lines import DEFAULT, line_of
 
+WAITING = ("pending", "scheduled")
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)

@@ -80,6 +80,13 @@ class Processor:
         """Record how far the task is, in its own words. Raises NotOwner. Source: docs/protocol.md, "progress"."""
         protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time())
 
+    def decline_stack(self, mark: str, reason: str) -> bool:
+        """Tell the one who asked with this mark why the task cannot show where it is; False: nobody waits for that now.
+
+        Source: docs/protocol.md, "decline_stack".
+        """
+        return protocol.decline_stack(self._redis, self._queue, self._task.id, self._token, self._node, mark, reason)
+
     def log(self, lines: Sequence[Line]) -> None:
         """Add lines that the attempt has printed to the log of its task.
 
@@ -87,6 +94,17 @@ class Processor:
         """
         attempt = self._task.attempt or 0
         protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines)
+
+    def checkpoint(self, parts: Mapping[str, str | None]) -> None:
+        """Record where the next attempt is to go on; parts: value, files and files_left, those that have changed.
+
+        Raises NotOwner. Source: docs/protocol.md, "checkpoint".
+        """
+        attempt = self._task.attempt or 0
+        protocol.checkpoint(
+            self._redis, self._queue, self._task.id, self._token, self._node, attempt, self._task.fields.get("created"),
+            parts, time.time(),
+        )
 
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
         """Record that the attempt was ended because somebody wanted it cancelled.
@@ -116,16 +134,17 @@ class Processor:
         self._wake_waiting()
         return became
 
-    def report(self, record: Mapping[str, Any], default: Retry | None = None) -> None:
+    def report(self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False) -> None:
         """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or have it run again.
 
-        default: the policy of a task that has none of its own. Raises NotOwner when the attempt is not ours any more.
+        default: the policy of a task that has none of its own. has_checkpoint: Redis may have one, which goes once the task
+        is complete. Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
         finished = record.get("finished")
         try:
             if record["status"] == "complete":
-                self._complete(record["result"], record.get("result_encoding"), facts, finished)
+                self._complete(record["result"], record.get("result_encoding"), facts, finished, has_checkpoint)
             else:
                 eta, failures = self._next_attempt(record, default)
                 if eta is None:
@@ -163,10 +182,16 @@ class Processor:
         return {"last_files": self._task.files} if self._task.files else {}
 
     def _complete(
-        self, text: str, encoding: str | None, facts: Mapping[str, Any], finished: float | None = None
+        self,
+        text: str,
+        encoding: str | None,
+        facts: Mapping[str, Any],
+        finished: float | None = None,
+        has_checkpoint: bool = False,
     ) -> None:
         protocol.complete(
-            self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts, finished
+            self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts, finished,
+            has_checkpoint,
         )
         log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
         self._wake_waiting()

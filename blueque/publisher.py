@@ -1,6 +1,6 @@
-"""Publisher: tells Redis about once a second what a running task says, its progress and what it prints.
+"""Publisher: tells Redis about once a second what a running task says: its progress, what it prints, its checkpoint.
 
-None of it matters to the task, nor to how its end is recorded: what Redis does not take stays in the spool.
+Only the last matters to how its end is recorded; what Redis does not take of the others stays in the spool.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 
 from blueque.attempt import Attempt
+from blueque.checkpoints import Teller
 from blueque.client import Client
 from blueque.errors import BluequeError, RedisAway
 from blueque.gauge import Told
+from blueque.settings import LOG_LIMIT
 from blueque.tail import Tail
 from blueque.task import Task
 
@@ -37,12 +39,13 @@ class Publisher:
     client: with a connection of its own: that of the listener may be waiting for something.
     """
 
-    def __init__(self, client: Client, attempt: Attempt) -> None:
-        self._client, self._attempt = client, attempt
+    def __init__(self, client: Client, attempt: Attempt, log_limit: int = LOG_LIMIT) -> None:
+        self._client, self._attempt, self._log_limit = client, attempt, log_limit
         self._tail: Tail | None = None
         self._told: Told | None = None                 # of progress, as of the last look: by the handler,
         self._wrote: float | None = None               # by a program,
         self._bar = ""                                 # by a bar
+        self._checkpoint = Teller(attempt, client.max_bytes)
         self._progress = self._published = ""
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
@@ -59,12 +62,21 @@ class Publisher:
         if not self._look_and_tell(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
             self._look_and_tell(task, is_over=True)
 
+    def hand_over(self, client: Client, task: Task) -> None:
+        """Tell where the next attempt is to go on. Raises RedisAway and the like: its end may not be recorded before.
+
+        client: one that waits for as long as it takes.
+        """
+        self._checkpoint.finish(client, task)
+
     def _look_and_tell(self, task: Task, is_over: bool) -> bool:
         """Return whether Redis has it all."""
         is_told = True
         actions: list[Callable[[], None]] = [
             lambda: self._look(is_over), lambda: self._tell_lines(task), lambda: self._tell_progress(task)
         ]
+        if not is_over:
+            actions.append(lambda: self._checkpoint.step(self._client, task))
         for action in actions:
             try:
                 action()
@@ -83,7 +95,7 @@ class Publisher:
             self._progress = self._attempt.read_progress()
         self._told, self._wrote = told, wrote
         if self._tail is None:
-            self._tail = Tail(self._attempt.path)
+            self._tail = Tail(self._attempt.path, self._log_limit)
         self._tail.look(time.time(), is_over)
         self._bar = progress_of(self._tail.bar()) or self._bar     # which stays when a line has come to its end
 

@@ -221,13 +221,23 @@ class Queue(ManyTasks):
         protocol.set_max_concurrency(self._redis, self.name, number)
         log.info("set_max_concurrency queue=%s most=%s", self.name, number)
 
-    def requeue(self, task_id: str) -> None:
+    def ask_stack(self, task_id: str, mark: str) -> str | None:
+        """Have the listener of a running task show in its log where the task is; return the status of the task.
+
+        mark: random; it stands in the line of the log that begins the answer. A status other than started: nobody was asked.
+        Source: docs/protocol.md, "ask_stack".
+        """
+        return protocol.ask_stack(self._redis, self.name, task_id, mark)
+
+    def requeue(self, task_id: str, by: str | None = None) -> None:
         """Put a failed or cancelled task in line again, as if it had never run: your consent to another start.
 
+        by: who wants it (else this user and host).
         Its last attempt, should it still be running somewhere, can no longer report. Raises NotFailed, WrongQueue.
         Source: docs/protocol.md, "requeue".
         """
-        protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time())
+        who = by if by is not None else process.user_at_host()
+        protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time(), who)
         log.info("requeue task=%s queue=%s", task_id, self.name)
 
     def requeue_failed(

@@ -113,4 +113,6 @@ def _about_key(picture: Picture, finding: Finding) -> list[Question]:
     key = finding.key
     if key not in picture.oddities:
         return []
+    if finding.code == "left_behind":                  # its task may have been made while we looked
+        return [(("EXISTS", keys.task(finding.task or "")), lambda is_there: is_there and picture.oddities.pop(key))]
     return [(("TYPE", key), lambda kind: None if kind == finding.text else picture.oddities.pop(key))]

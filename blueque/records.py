@@ -9,16 +9,19 @@ from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.retry import MAX_NAME, class_name, class_names
 from blueque.values import printable, require_number
-from blueque.verdicts import Fail, RetryLater
+from blueque.verdicts import Fail, HandBack, RetryLater
 
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
+HANDED_BACK = 75                                       # exit code of a program that gives itself back: EX_TEMPFAIL
 MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
 
 Record = dict[str, Any]
 
 
-def record_of(error: BaseException) -> Record:
+def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     """Return the record of what the handler has raised."""
+    if isinstance(error, HandBack) and is_asked_to_stop:
+        return _record_of_hand_back(printable(error, MAX_ERROR))
     if isinstance(error, SystemExit):
         code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
         if code == 0:                                  # a program that ends like this has succeeded
@@ -44,6 +47,8 @@ def record_of(error: BaseException) -> Record:
         "error_types": [printable(name, MAX_NAME) for name in class_names(kind)],
         "traceback": trace,
     }
+    if isinstance(error, HandBack):
+        record["error"] += " (nobody had asked the task to stop)"
     if isinstance(error, Fail):
         record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
     return record
@@ -69,12 +74,19 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
     """Return the record of a program that has not ended well.
 
     code: as os.waitstatus_to_exitcode gives it; negative for a signal."""
+    # Any program may end with that code. One that has removed the file knows what it says.
+    if code == HANDED_BACK and attempt.has_taken_notice():
+        return _record_of_hand_back(f"exit code {code}")
     lines = attempt.tail("stderr", MAX_ERROR).strip().split("\n")[-MAX_ERROR_LINES:]
     said = ":\n" + "\n".join(lines) if any(lines) else ""
     if code < 0:
         name = signals.signal_name(-code)
         return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
     return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
+
+
+def _record_of_hand_back(said: str) -> Record:
+    return {"status": "failed", "error": said or "handed back", "error_type": "HandBack", "handed_back": True}
 
 
 def _record_of_wish(error: RetryLater) -> Record | None:

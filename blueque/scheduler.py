@@ -1,4 +1,5 @@
-"""The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0 enqueues, judges listeners.
+"""The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0 enqueues, judges listeners,
+deletes finished tasks that have been kept long enough.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -27,6 +28,7 @@ LOOK_AT_ALL = 60.0                                     # between two looks at ev
 CLOCK_CHECK = 1.0                                      # a wall clock may be set while we wait for an eta
 COALESCE = 0.05                                        # changes that come closer than this are looked at together
 LONGEST_PAUSE = 1.0                                    # while Redis is away: tasks may be due when it is back
+PRUNE_EVERY = 60.0                                     # between two looks at what has been kept long enough
 REFUSED_PAUSE = 5.0                                    # before a queue that Redis refuses to serve is tried again
 
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
@@ -50,6 +52,8 @@ class Scheduler:
         self._left_alone: dict[str, float] = {}        # queue -> when to try it again, on the monotonic clock
         # A look that is tried again by itself would hide that Redis was away, so these have no patience.
         self._judging = client.with_patience(0)
+        self._retention = self._judging.get_retention({})
+        self._prune_at = time.monotonic() + PRUNE_EVERY     # at the start there is other work
         self._judges: dict[str, Recovery] = {}
         self._judge_at: dict[str, float] = {}          # queue -> when to look at its listeners again
         self._judged: dict[str, float] = {}            # queue -> how many it had at the last look
@@ -77,12 +81,26 @@ class Scheduler:
             self._lookout.look_again_at(name)
         if due:
             return 0.0                                 # see what comes next
+        self._prune()
         if self._lookout.has_news():
             return COALESCE
         waits = [eta - now for eta in etas.values()]
         waits += [at - time.monotonic() for name, at in self._left_alone.items() if self._is_left_alone(name)]
-        judging = [at - time.monotonic() for at in self._judge_at.values()]
-        return max(0.0, min([self._look_at_all - time.monotonic(), *waits, *judging, *([CLOCK_CHECK] if waits else [])]))
+        duties = [at - time.monotonic() for at in (self._look_at_all, self._prune_at, *self._judge_at.values())]
+        return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
+
+    def _prune(self) -> None:
+        """Delete some of what has been kept long enough."""
+        if time.monotonic() < self._prune_at:
+            return
+        self._prune_at = time.monotonic() + PRUNE_EVERY
+        names = [name for name, view in self._lookout.views.items() if view.refusal is None]
+        self._retention.serve(self._client.retention_rules(names))
+        try:
+            if self._retention.step():
+                self._prune_at = time.monotonic() + self._retention.rest
+        except Contended as error:                     # others do the same
+            log.debug("prune: %s", error)
 
     def _judge(self) -> None:
         """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from blueque.errors import InvalidInput
 
@@ -13,6 +14,12 @@ DEFAULT_REDIS_URL = "redis://localhost:6379/0"
 DEFAULT_MAX_BYTES = 1024 * 1024
 BEAT, LEASE, LOST_AFTER = 10.0, 60.0, 600.0            # see Timing
 GRACE = 30.0                                           # between SIGTERM and SIGKILL
+
+SPOOL_LIMIT = 0.2                                      # of the disk
+LOG_LIMIT, LEAST_LOG = 2**30, 2**20                    # bytes of each file that a task prints to
+STATISTICS_KEEP, MOST_STATISTICS = 90, 3660            # days
+
+T = TypeVar("T")
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -28,6 +35,28 @@ class Timing(NamedTuple):
     beat: float = BEAT
     lease: float = LEASE
     lost_after: float = LOST_AFTER
+
+
+class Keep(NamedTuple):
+    """How long the finished tasks of one status stay: as long as neither says that one is to go. None: it says nothing.
+
+    age: seconds since its end. newest: how many of a queue, the newest first. least: so many, however old they are.
+    spared: for so many seconds since its end one stays, however many newer ones there are.
+    """
+
+    age: float | None = None
+    newest: int | None = None
+    least: int = 0
+    spared: float = 0.0
+
+
+DAY = 86400.0
+SPARED = DAY                                           # what a night has made is there in the morning
+# What holds where nobody says anything: room comes back by itself, and failures are there to be looked at.
+RETENTION: Mapping[str, Keep] = MappingProxyType({
+    "complete": Keep(7 * DAY, 50_000, spared=SPARED), "cancelled": Keep(7 * DAY, 50_000, spared=SPARED),
+    "failed": Keep(90 * DAY),
+})
 
 
 def timing(
@@ -92,6 +121,52 @@ def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None)
     return os.path.join(state, "blueque", "spool")
 
 
+def spool_limit(environ: Mapping[str, str] = os.environ, otherwise: float | None = None) -> float:
+    """Return how much room a spool may take: BLUEQUE_SPOOL_LIMIT, else `otherwise`, else a fifth of the disk.
+
+    Bytes, or below 1 a share of the disk.
+    """
+    return _named("BLUEQUE_SPOOL_LIMIT", parse_room, environ) or otherwise or SPOOL_LIMIT
+
+
+def log_limit(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
+    """Return how many bytes of a file that a task prints to stay: BLUEQUE_LOG_LIMIT, else `otherwise`, else 1 GiB."""
+    return _named("BLUEQUE_LOG_LIMIT", parse_log_limit, environ) or otherwise or LOG_LIMIT
+
+
+def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
+    """Return for how many days the numbers of a day are kept: BLUEQUE_STATISTICS_KEEP, else `otherwise`, else 90."""
+    return _named("BLUEQUE_STATISTICS_KEEP", parse_days, environ) or otherwise or STATISTICS_KEEP
+
+
+def _named(name: str, parse: Callable[[str], T], environ: Mapping[str, str]) -> T | None:
+    try:
+        return parse(environ[name]) if environ.get(name) else None
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error
+
+
+def parse_room(text: str) -> float:
+    """Return bytes, or a share of the disk below 1: `50GiB`, `20%`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None:
+        size = parse_size(text)
+        if size < 1:
+            raise InvalidInput(f"{text!r} is no room at all: write 50GiB or 20%")
+        return size
+    if not 0 < float(match[1]) < 100:
+        raise InvalidInput(f"{text!r} is no share of a disk: write 20%")
+    return float(match[1]) / 100
+
+
+def parse_log_limit(text: str) -> int:
+    """Return bytes, as `parse_size`, 1 MiB or more."""
+    size = parse_size(text)
+    if size < LEAST_LOG:
+        raise InvalidInput(f"{text!r} is too little: at least 1MiB of what a task prints stays")
+    return size
+
+
 def parse_duration(text: str) -> float:
     """Return seconds: `90`, `1.5`, `30s`, `2h`, `1d12h`."""
     compact = text.replace(" ", "").lower()
@@ -101,6 +176,23 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise InvalidInput(f"{text!r} is not a duration: write 90, 30s, 2h or 1d12h")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parse_days(text: str) -> int:
+    """Return whole days: `90d`, `12w`; 1 to 3,660."""
+    try:
+        seconds = parse_duration(text)
+    except InvalidInput:
+        seconds = 0.0                                  # which is no number of days either
+    return whole_days(seconds, text)
+
+
+def whole_days(seconds: float, text: object) -> int:
+    """Return so many seconds as days. text: how that was written."""
+    days = seconds / DAY
+    if not days.is_integer() or not 1 <= days <= MOST_STATISTICS:
+        raise InvalidInput(f"{text!r} is no number of whole days from 1 to {MOST_STATISTICS}: write 90d")
+    return int(days)
 
 
 def parse_size(text: str) -> int:

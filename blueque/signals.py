@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator
 ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
 
 
+RESIZED = signal.SIGWINCH                              # the terminal has another size
+
+
 class Signals:
     """Signals that wait to be looked at: they make `fileno()` readable and are returned by `take()`, in order.
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import process
+from blueque import checkpoints, process
 from blueque.adoption import Adoption, Candidate
 from blueque.attempt import Attempt
 from blueque.attending import Attending
@@ -251,14 +251,23 @@ class Slot:
             self._orders.look(seconds)
 
     def _make_room(self) -> str | None:
-        """Remove the files of all attempts that Redis knows the end of; return what is still wanting, or None."""
-        try:
-            removed = self._spool.prune(time.time())
-        except OSError as error:
-            return f"spool {self._spool.root}: {error.strerror}"
-        if removed:
-            log.warning("prune spool=%s attempts=%d: there was no room", self._spool.root, removed)
-        return self._spool.want_of_room()
+        """Remove the files of all attempts that Redis knows the end of; return what is still wanting, or None.
+
+        Of those that the next attempt may go on from only if there is no other way.
+        """
+        want: str | None = None
+        for but_wanted in (True, False):
+            try:
+                removed = self._spool.prune(time.time(), but_wanted)
+            except OSError as error:
+                return f"spool {self._spool.root}: {error.strerror}"
+            if removed:
+                what = "" if but_wanted else ", checkpoints of tasks that are to run again among them"
+                log.warning("prune spool=%s attempts=%d: there was no room%s", self._spool.root, removed, what)
+            want = self._spool.want_of_room()
+            if want is None:
+                break
+        return want
 
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
@@ -360,7 +369,7 @@ class Slot:
             open_gate(spare.gate)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
-            self._attending.close(attempt)
+            self._attending.close(task, attempt)
             return None
         except OrderCame as error:                     # it may have been recorded; whoever finds it sees that it never began
             log.warning("not started task=%s: %s", task.id, error)
@@ -396,10 +405,13 @@ class Slot:
         self._claim, listener.claim = listener.claim, None
         attempt: Attempt | None = None
         spare: Spare | None = None
+        kept = self._checkpoint_of(task)
         while True:
             try:
                 spare = spare or self._spares.take()
                 attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
+                if kept is not None:
+                    checkpoints.carry(self._spool, task, attempt, kept, self._client.max_bytes)
                 attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
@@ -411,6 +423,22 @@ class Slot:
                 self._spool_trouble.tell(None)
                 self._announce(spare, attempt)
                 return attempt, spare
+
+    def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
+        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises OrderCame."""
+        if (task.attempt or 1) == 1:
+            return None
+
+        def look() -> dict[str, str]:
+            try:
+                return self._client.get_inspector().checkpoint(task.id)
+            except RedisRefused as error:
+                if error.code != "WRONGTYPE":
+                    raise
+                log.error("checkpoint task=%s: %s", task.id, error)     # another program has written there
+                return {}
+
+        return self._orders.insist(look, self._trouble)
 
     def _become_task_process(self, gate: int, is_warm: bool) -> int:
         """Leave behind what is the listener's, and be a task process."""

@@ -7,10 +7,15 @@
     times           when which of it was read, see tail.py
     progress.live   how far it is, see gauge.py
     progress        the same of a program, in its own words
+    checkpoint.json, checkpoint/, checkpoint.known
+                    where the next attempt could go on, see checkpoint_files.py
+    stop            there once the task should come to an end; why, in a word; a program that takes notice removes it
+    asked           there as long as the task should come to an end
     result          of a program: its result, if it does not print it as its last line
     exit            how it ended; written in full before anybody tells Redis
     status          how its process ended, if somebody else than its listener was there to see it
     reported        there once Redis knows, or has refused to
+    wanted          there besides while the next attempt may go on from `checkpoint/`
 
 `[spool]/open/[pid]-[start]` is the file `task` of the attempt that this process runs or ran, until its end is reported. The
 task process writes, its listener reads. Nothing here needs Redis, so a task runs on while Redis is away.
@@ -25,8 +30,9 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from blueque import process
-from blueque.attempt import Attempt, remove
+from blueque.attempt import Attempt, is_wanted, remove, write_all
 from blueque.errors import SpoolRefused
+from blueque.spool_size import Shrunk, allowed, shrink
 
 # Room that must be free besides what is set aside, for directories and the first lines of output.
 MARGIN = 1024 * 1024
@@ -43,6 +49,7 @@ class Spool:
 
     def __init__(self, root: str, max_bytes: int) -> None:
         self.root = os.path.abspath(root)
+        self.max_bytes = max_bytes
         self._room = 2 * max_bytes + RECORD_OVERHEAD
         self._margin = 2 * max_bytes + MARGIN          # the files of the task hold the parameters twice at most
         self._room_path = f"{self.root}/room.{os.getpid()}"
@@ -137,8 +144,10 @@ class Spool:
         try:
             # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and writes it out at once.
             descriptor = os.open(f"{attempt.path}/task", os.O_WRONLY | os.O_CREAT, 0o600)
-            with open(descriptor, "wb", buffering=0) as file:
-                file.write(content.encode("utf-8", "surrogateescape"))
+            try:
+                write_all(descriptor, content.encode("utf-8", "surrogateescape"))
+            finally:
+                os.close(descriptor)
         except OSError:
             _remove_tree(attempt.path)
             raise
@@ -182,6 +191,28 @@ class Spool:
                 return next((other for _, _, other in self.open_attempts() if other.path == attempt.path), attempt)
         return None
 
+    def earlier(self, task_id: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Attempt]]:
+        """Yield the attempts of a task before the one of which these are the fields, with their numbers, newest first."""
+        directory = f"{self.root}/{_file_name(task_id)}"
+        found: list[tuple[int, str]] = []
+        for name in _attempts(directory):
+            try:
+                its_id, its = self.attempt_at(f"{directory}/{name}").read_task()
+                number = int(its.get("attempt", "0"))
+            except (OSError, ValueError):
+                continue
+            # Of another one by the same key, which was deleted, `created` is another.
+            is_its = its_id == task_id and its.get("created") == fields.get("created")
+            if is_its and number < int(fields.get("attempt", "1")):
+                found.append((number, name))
+        yield from ((number, self.attempt_at(f"{directory}/{name}")) for number, name in sorted(found, reverse=True))
+
+    def is_in_use(self, path: str) -> bool:
+        """Tell whether the process of the attempt in this directory still runs."""
+        return any(
+            attempt.path == path and process.start_ticks(pid) == ticks for pid, ticks, attempt in self.open_attempts()
+        )
+
     def open_attempts(self) -> Iterator[tuple[int, int, Attempt]]:
         """Yield each attempt whose end Redis does not know: (pid, start ticks, attempt)."""
         for name in _attempts(self.open_path):
@@ -202,11 +233,14 @@ class Spool:
         self.attempt_at(path, link).write_ending(reaped._asdict())
         return True
 
-    def prune(self, before: float) -> int:
-        """Remove the attempts whose end Redis has known since before that time; return how many."""
+    def prune(self, before: float, but_wanted: bool = False) -> int:
+        """Remove the attempts whose end Redis has known since before that time; return how many.
+
+        but_wanted: not those that the next attempt may go on from.
+        """
         removed, is_room_needed = 0, self._is_room_needed()
         for name in _attempts(self._blanks_path):
-            pid = name.removesuffix(".new")
+            pid = name.partition(".")[0]
             if pid.isdecimal() and not process.is_running(int(pid)):
                 _remove_tree(f"{self._blanks_path}/{name}")     # its process was killed before it had a task
         for name in os.listdir(self.root):
@@ -218,9 +252,12 @@ class Spool:
                 continue
             if name in _OWN_NAMES:
                 continue
-            old = [attempt for attempt in _attempts(path) if _is_older(f"{path}/{attempt}/reported", before)]
+            old = [
+                attempt for attempt in _attempts(path) if _is_older(f"{path}/{attempt}/reported", before)
+                and not (but_wanted and is_wanted(f"{path}/{attempt}"))
+            ]
             for attempt in old:
-                _remove_tree(f"{path}/{attempt}")
+                self._remove_attempt(f"{path}/{attempt}")
             if old:
                 removed += len(old)
                 try:
@@ -228,6 +265,32 @@ class Spool:
                 except OSError:
                     pass
         return removed
+
+    def shrink(self, limit: float) -> Shrunk:
+        """Remove attempts whose end Redis knows, oldest first, as long as the spool takes more room than that.
+
+        Those that the next attempt may go on from go last.
+
+        limit: bytes, or below 1 a share of the disk.
+        """
+        return shrink(self._attempts(), allowed(self.root, limit), self._remove_attempt)
+
+    def _remove_attempt(self, path: str) -> None:
+        """Remove it all at once, as others see it: who takes over what is in it finds it whole, or not at all."""
+        gone = f"{self._blanks_path}/{os.getpid()}.gone"
+        _remove_tree(gone)
+        try:
+            os.rename(path, gone)
+        except OSError:
+            gone = path
+        _remove_tree(gone)
+
+    def _attempts(self) -> Iterator[str]:
+        """Yield the directory of every attempt that is not a blank."""
+        for name in os.listdir(self.root):
+            if name not in _OWN_NAMES and not name.startswith("room."):
+                for attempt in _attempts(f"{self.root}/{name}"):
+                    yield f"{self.root}/{name}/{attempt}"
 
 
 def _file_name(task_id: str) -> str:

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from blueque.settings import LOG_LIMIT
+
 STREAMS = ("stdout", "stderr")
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
@@ -21,7 +23,6 @@ LOOKS = 3600                                           # that wait for Redis; ol
 LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
 LINES = 1000                                           # the last ones, which are kept besides
 AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat
-KEPT = 2**30                                           # bytes of a file on the disk; what is more is removed from its middle
 BLOCK = 2**18
 HELD = 2**19                                           # bytes of the lines that wait to be taken
 
@@ -44,10 +45,11 @@ class Tail:
     """Reads what an attempt prints, whose files are in the directory `path`.
 
     What was read by somebody else before is not read again.
+    kept: bytes of a file on the disk; what is more is removed from its middle.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, kept: int = LOG_LIMIT) -> None:
+        self._path, self._kept = path, kept
         self._number, *places = _resume(path)
         self._streams = [_Stream(f"{path}/{name}", place) for name, place in zip(STREAMS, places, strict=True)]
         self._head = HEAD - max(sum(places), LEAST * self._number)     # bytes that are left of it
@@ -68,7 +70,7 @@ class Tail:
         """
         before = self._number
         for name, stream in zip(STREAMS, self._streams, strict=True):
-            for text in stream.news(is_over, is_brief=self._head <= 0):
+            for text in stream.news(is_over, is_brief=self._head <= 0, kept=self._kept):
                 if isinstance(text, int):
                     self._number += text
                     continue
@@ -143,7 +145,7 @@ class _Stream:
         """The line that has not ended yet, if it is one that is drawn again and again."""
         return self._drawn_last(self._begun)[0] if self._is_bar or b"\r" in self._begun else b""
 
-    def news(self, is_over: bool, is_brief: bool) -> Iterator[bytes | int]:
+    def news(self, is_over: bool, is_brief: bool, kept: int) -> Iterator[bytes | int]:
         """Yield the lines that are new, as they are seen; of very many the last, and how much was left out.
 
         is_over: what has no end is a line, too. is_brief: of some lines that nobody will see the number is enough.
@@ -161,8 +163,8 @@ class _Stream:
                     yield from self._read(descriptor, BLOCK, False)
                 yield _gap(self._skip(status.st_size - AT_A_LOOK))
             yield from self._read(descriptor, status.st_size, is_brief)
-            if status.st_blocks * 512 > KEPT and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-                _thin_out(self._path, status.st_size)
+            if status.st_blocks * 512 > kept and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                _thin_out(self._path, status.st_size, kept)
         finally:
             os.close(descriptor)
         if is_over:
@@ -261,11 +263,11 @@ def _gap(size: int) -> bytes:
     return b"... (%d bytes left out)" % size
 
 
-def _thin_out(path: str, size: int) -> None:
+def _thin_out(path: str, size: int, kept: int) -> None:
     """Give back the blocks in the middle of a file; its beginning, and more of its end, stay where they are."""
     import ctypes  # here: next to no task prints so much
 
-    begin, end = KEPT // 8 // 4096 * 4096, (size - KEPT // 2) // 4096 * 4096
+    begin, end = kept // 8 // 4096 * 4096, (size - kept // 2) // 4096 * 4096
     if end > begin:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         try:

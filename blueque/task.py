@@ -7,6 +7,7 @@ from typing import Any
 
 from blueque import keys
 from blueque.connection import Redis, as_hash
+from blueque.errors import InvalidInput
 from blueque.retry import Retry
 from blueque.values import decode
 
@@ -47,6 +48,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "ns": str,
     "files": str,
     "devices": str,
+    "stack": str,
     "token": str,
     "attempt": int,
     "lock": str,
@@ -59,6 +61,8 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "finished_by": str,
     "reclaimed_node": str,
     "requeued": str,
+    "queued": float,
+    "events": int,
     "cancel": float,
     "cancelled_by": str,
     "cancel_reason": str,
@@ -75,11 +79,17 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 class Task:
     """What Redis knew of one task at one instant. Fetch another to see it later; an attribute not set reads None."""
 
-    __slots__ = ("_fields", "id")
+    __slots__ = ("_fields", "_wait", "id")
 
-    def __init__(self, task_id: str, fields: Mapping[str, str]) -> None:
+    def __init__(self, task_id: str, fields: Mapping[str, str], wait: Callable[..., Task] | None = None) -> None:
         self.id = task_id
         self._fields = dict(fields)
+        self._wait = wait
+
+    def __getstate__(self) -> object:
+        # As a copy, or in another process, it is without the client that has fetched it.
+        state: Any = object.__getstate__(self)         # a pair, for it has slots
+        return state[0], {**state[1], "_wait": None}
 
     def __repr__(self) -> str:
         return f"<Task {self.id} {self.status} in {self.queue!r}>"
@@ -88,6 +98,15 @@ class Task:
     def fields(self) -> dict[str, str]:
         """Every field of the hash, as text, those of other programs too."""
         return dict(self._fields)
+
+    def wait(self, timeout: float | None = None) -> Task:
+        """Block until it has ended and return what it is then; this object stays what it is.
+
+        timeout: in seconds. It has to come from `Client.get_task`, or from waiting. Raises as `Client.wait`.
+        """
+        if self._wait is None:
+            raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
+        return self._wait(self.id, timeout)
 
     @property
     def status(self) -> str | None:
@@ -268,6 +287,11 @@ class Task:
         return self._get("cancel_reason")
 
     @property
+    def progress(self) -> Any:                         # a str or None; a RunningTask has a method in its place
+        """How far it is, in its own words, as 450/1500 frames."""
+        return self._get("progress")
+
+    @property
     def progress_at(self) -> float | None:
         return self._get("progress_at")
 
@@ -302,7 +326,10 @@ class Task:
             return None
 
 
-def load(redis: Redis, task_id: str) -> Task:
-    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0."""
+def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:
+    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0.
+
+    wait: what waits for it, if it shall know.
+    """
     (reply,) = redis.read(("HGETALL", keys.task(task_id)))
-    return Task(task_id, as_hash(reply))
+    return Task(task_id, as_hash(reply), wait)

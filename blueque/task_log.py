@@ -59,6 +59,11 @@ def follow(redis: Redis, places: Sequence[Place]) -> tuple[list[LogLine], list[P
     return lines, behind, statuses
 
 
+def printed_at(entries: Sequence[Any]) -> float:
+    """Return when the first of these entries came to Redis, in Unix seconds."""
+    return int(entries[0][0].partition("-")[0]) / 1000
+
+
 def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
     lines = []
     for _, words in entries:

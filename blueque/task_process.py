@@ -12,59 +12,18 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from blueque import process, signals
-from blueque.attempt import Attempt
+from blueque import checkpoint_files, process, running_task, signals
+from blueque.attempt import STOP, Attempt
 from blueque.gate import Waiting, Word
-from blueque.gauge import Gauge
 from blueque.output import Output
 from blueque.records import record_of
+from blueque.running_task import RunningTask
 from blueque.spool import Spool
-from blueque.task import Task
 from blueque.work import Work
 
-SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
-
-_current: RunningTask | None = None                    # the one piece of state: a task process has one task
-
-
-class RunningTask(Task):
-    """The task that this process runs: what a handler gets."""
-
-    __slots__ = ("_directory", "_gauge", "resources", "should_stop")
-
-    def __init__(
-        self, task_id: str, fields: Mapping[str, str], directory: str, resources: Mapping[str, list[int] | int] | None = None
-    ) -> None:
-        super().__init__(task_id, fields)
-        self.resources = dict(resources or {})         # what it has been given, by name: numbers, or an amount
-        self.should_stop = False                       # SIGUSR1 has come: a limit is near
-        self._directory = directory
-        self._gauge: Gauge | None = None
-
-    def progress(
-        self, done: float | None = None, total: float | None = None, unit: str = "", text: str = ""
-    ) -> None:
-        """Tell how far it is: `progress(0.4)`, `progress(450, 1500, "frames")`, or `progress(text="copying")`.
-
-        It is what a stall limit goes by. The listener looks at it about once a second, so call it as often as you like: it
-        takes about a microsecond, waits for nothing and never fails; what makes no sense is left out.
-        """
-        try:
-            if self._gauge is None:
-                self._gauge = Gauge(self._directory)
-            self._gauge.tell(done, total, unit, text)
-        except Exception:                              # a full disk, or what is no number: the task has better things to do
-            pass
-
-
-def current_task() -> RunningTask:
-    """Return the task that this process runs. Raises LookupError elsewhere."""
-    if _current is None:
-        raise LookupError("this process runs no task")
-    return _current
-
+SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 
 def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     """Wait at the gate, do the work, write the exit record; return the exit status.
@@ -75,8 +34,8 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     gc.freeze()                                        # what is the listener's is not to be looked at, and copied for that
     os.setsid()
     signal.set_wakeup_fd(-1)
-    signals.discard(SIGNALS)                           # they were the listener's
-    signal.signal(signal.SIGUSR1, _take_warning)       # its default would be the end of us
+    signals.discard(set(SIGNALS) - {signal.SIGUSR2})   # they were the listener's; that one it has seen to, if it was
+    signal.signal(signal.SIGUSR1, lambda *_: None)     # there is a file to look at; its default would be the end of us
     signals.unblock(SIGNALS)
     waiting, output, blank = Waiting(gate), Output(), spool.make_blank()
     if blank is not None or is_warm:
@@ -92,7 +51,7 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
     attempt = spool.attempt_at(word.path)
     spool.remove_blank(pid)
-    task = _get_ready(attempt, word, output)
+    task = _get_ready(attempt, word, output, spool.max_bytes)
     if not waiting.is_opened():
         return _leave(is_warm)
     return _run(work, task, attempt, spare)
@@ -116,7 +75,10 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 
 def _rehearse(spool: Spool) -> None:
     """Do in vain what `_get_ready` will do: a fork copies each page when it is first written to, and now there is time."""
-    variables = ("BLUEQUE_TASK_ID", "BLUEQUE_QUEUE", "BLUEQUE_ATTEMPT", "BLUEQUE_TASK_DIR")
+    variables = (
+        "BLUEQUE_TASK_ID", "BLUEQUE_QUEUE", "BLUEQUE_ATTEMPT", "BLUEQUE_TASK_DIR", "BLUEQUE_CHECKPOINT",
+        "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE", "BLUEQUE_MAX_BYTES",
+    )
     os.environ.update(dict.fromkeys(variables, ""))
     for name in variables:
         del os.environ[name]
@@ -127,21 +89,26 @@ def _rehearse(spool: Spool) -> None:
         pass
 
 
-def _get_ready(attempt: Attempt, word: Word, output: Output) -> RunningTask | BaseException:
+def _get_ready(attempt: Attempt, word: Word, output: Output, max_bytes: int) -> RunningTask | BaseException:
     """Do what can be done while the start is not yet recorded; return the task, or why it cannot run."""
-    global _current
     try:
         output.send_to(attempt)
         task_id, fields = attempt.read_task()
-        _current = task = RunningTask(
-            task_id, {**fields, "status": "started", "pid": str(os.getpid())}, attempt.path, word.resources
+        task = RunningTask(
+            task_id, {**fields, "status": "started", "pid": str(os.getpid())}, attempt.path, word.resources, max_bytes
         )
+        running_task.begin(task)
         os.environ.update(word.environ)
         os.environ["BLUEQUE_TASK_ID"] = task.id
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
         os.environ["BLUEQUE_TASK_DIR"] = attempt.path
+        os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint_files.VALUE}"
+        os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint_files.DIRECTORY}"
+        os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
+        os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)       # of what a program that it starts may tell
         os.environ.setdefault("TQDM_MININTERVAL", "1")     # nobody looks more often, and it adds up in three days
+        os.environ.setdefault("PYTHONUNBUFFERED", "1")     # of what it starts: else its output comes when it ends
     except BaseException as error:
         return error
     return task
@@ -156,7 +123,7 @@ def _run(work: Work, task: RunningTask | BaseException, attempt: Attempt, spare:
             raise task
         record = work.run(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
-        record = record_of(error)
+        record = record_of(error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop)
     if os.getpid() != pid:                             # a child that the task has forked, and that came back from it
         return 0
     _flush_files()
@@ -169,11 +136,6 @@ def _run(work: Work, task: RunningTask | BaseException, attempt: Attempt, spare:
         pass
     attempt.write_exit({**record, "finished": time.time()})
     return 0 if record["status"] == "complete" else 1
-
-
-def _take_warning(number: int, frame: object) -> None:
-    if _current is not None:
-        _current.should_stop = True
 
 
 def _flush_files() -> None:

@@ -22,6 +22,7 @@ log = logging.getLogger("blueque")
 
 T = TypeVar("T")
 TOGETHER = 0.2                                         # of the time between two beats: so early a duty may be done
+BEATS_TO_A_LOOK = 6                                    # at what is old enough to go: it is in no hurry
 AFTER_TROUBLE = 1.0                                    # seconds until it is tried again
 
 
@@ -37,7 +38,8 @@ class Upkeep:
         self._retention = client.get_retention({queue: defaults.of(queue).retention for queue in listeners.queues})
         self._next_beat = self._next_look = self._next_promotion = 0.0
         # Nobody waits for it, so it does not come at the start, when there is other work.
-        self._next_deletion = time.monotonic() + defaults.timing.beat if self._retention.is_asked_for else float("inf")
+        first = time.monotonic() + BEATS_TO_A_LOOK * defaults.timing.beat
+        self._next_deletion = first if self._retention.is_asked_for else float("inf")
         self._orphans: list[Task] = []
         self._is_leaving_known = False
         self.is_drained = False                        # somebody has left us the order to drain
@@ -127,6 +129,7 @@ class Upkeep:
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
         self._next_beat = time.monotonic() + self._defaults.timing.beat
+        self._orders.wants_end = self._orders.wants_end or standing.order == "drain"
         if standing.order == "drain" and self._orders.now is Order.WORK:
             log.warning("told to drain: taking nothing new, leaving after the task")
             self.is_drained = True
@@ -146,7 +149,7 @@ class Upkeep:
             if listener.pool is not None:
                 listener.pool.withdraw()
         try:
-            self._listeners.announce_leaving()
+            self._listeners.announce_leaving("drain" if self._orders.wants_end else "leave")
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we leave: %s", error)
 
@@ -164,12 +167,12 @@ class Upkeep:
 
     def _delete_old(self) -> None:
         """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""
-        self._next_deletion = time.monotonic() + self._defaults.timing.beat
+        self._next_deletion = time.monotonic() + BEATS_TO_A_LOOK * self._defaults.timing.beat
         try:
             if self._retention.step():
-                self._next_deletion = 0.0              # there may be more
+                self._next_deletion = time.monotonic() + self._retention.rest     # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
-            log.debug("delete queues=%s: %s", ",".join(self._listeners.queues), error)
+            log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
 
     def _due(self) -> list[str]:
         """Return the queues which may have due tasks; a single one need not be asked beforehand."""

@@ -47,6 +47,16 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     return text, encoding
 
 
+def encode_json(value: Any, what: str, limit: int) -> str:
+    """Return the value as JSON, a string too. Raises what `encode` does, and refuses keys that would come back as text."""
+    text = _to_json(value, what)
+    size = len(text) if text.isascii() else len(_to_utf8(text, what))
+    if size > limit:
+        raise TooLarge(what, size, limit)
+    require_text_keys(value, what)
+    return text
+
+
 def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
     """Return a function for many values in a row: (text in UTF-8, whether it is JSON), as `encode` and `require_text_keys`.
 

@@ -1,4 +1,4 @@
-"""What a handler may raise to say what its failure means: Fail, RetryLater.
+"""What a handler may raise to say what its end means: Fail, RetryLater, HandBack.
 
 They are not BluequeErrors. Those are what Blueque says to a program; these are what a program says to Blueque. A handler
 that catches the errors of its own calls of Blueque, with `except BluequeError`, must not catch its verdicts with them.
@@ -26,3 +26,11 @@ class RetryLater(Exception):
 
     def __str__(self) -> str:
         return self.message or f"to be run again in {self.seconds:g} s"
+
+
+class HandBack(Exception):
+    """The task was asked to stop, and gives itself back: it is the next in line again, at no cost, with its checkpoint.
+
+    That is no failure and no interruption, and no policy is needed. If nobody had asked it to stop, as `task.should_stop`
+    says, it is a failure like any other.
+    """

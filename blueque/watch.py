@@ -11,7 +11,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from blueque import process
+from blueque import process, stack
 from blueque.attempt import Attempt
 from blueque.limits import Limits
 from blueque.task import Task
@@ -68,6 +68,8 @@ class Watch:
         self._progressed_at = time.monotonic()
         self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
         self._warned: set[str] = set()
+        self._stack = task.fields.get("stack")         # answered by the listener that had it before us
+        self._asked_for: set[str] = set()              # why it should come to an end by itself
         self._kill_at = NEVER
         self._stopping: Stopping | None = None         # of what is left when the process itself has ended
 
@@ -94,11 +96,53 @@ class Watch:
             self._signal(signal.SIGKILL)
             self._kill_at = NEVER
 
+    def ask(self, reason: str) -> None:
+        """Have the task know that it should come to an end by itself; reason: in a word."""
+        is_first = not self._asked_for
+        self._asked_for.add(reason)
+        if not is_first:
+            return
+        log.info("asking task=%s pid=%d to stop: %s", self.task.id, self.pid, reason)
+        try:
+            self.attempt.ask_to_stop(reason)
+        except OSError as error:
+            log.warning("cannot ask task=%s to stop: %s", self.task.id, error.strerror)
+
+    def _withdraw(self, reason: str) -> None:
+        """Let the task go on, if it was asked to stop for this reason only and has not taken notice."""
+        if reason not in self._asked_for:
+            return
+        self._asked_for.discard(reason)
+        if self._asked_for:
+            return
+        log.info("not asking task=%s pid=%d to stop any more: %s", self.task.id, self.pid, reason)
+        try:
+            self.attempt.withdraw_stop()
+        except OSError as error:
+            log.warning("task=%s stays asked to stop: %s", self.task.id, error.strerror)
+
+    def show_stack(self, mark: str | None) -> str | None:
+        """Have the task show where it is, if somebody has asked since the last time; return why it cannot.
+
+        mark: of who asked last; behind it, when he has been told that it cannot, the reason.
+        """
+        if mark is None or mark == self._stack or self.pidfd is None or self._is_elsewhere:
+            return None
+        self._stack = mark
+        if " " in mark:
+            return None
+        try:
+            return stack.show(self.attempt, self.pid, self.pidfd, mark)
+        except OSError as error:
+            log.warning("cannot show the stack of task=%s: %s", self.task.id, error.strerror)
+            return f"its listener could not ask it: {error.strerror}"
+
     def end(self, reason: str, error: str) -> None:
         """End the attempt: SIGTERM to all its processes, and SIGKILL after the grace."""
         if self.reason is not None:
             return
         self.reason, self.error = reason, error
+        self.ask(reason)
         log.warning("stopping task=%s pid=%d: %s", self.task.id, self.pid, error)
         self._signal(signal.SIGTERM)
         self._kill_at = time.monotonic() + self._limits.grace
@@ -181,6 +225,7 @@ class Watch:
         if progress != self._progress:
             self._progress, self._progressed_at = progress, now
             self._warned.discard("stall_limit")
+            self._withdraw("stall_limit")
         silent = now - self._progressed_at
         if silent >= limit:
             self.end("stall_limit", f"stall_limit of {limit:g} s exceeded, no progress for {silent:.1f} s")
@@ -196,6 +241,7 @@ class Watch:
             return
         self._warned.add(limit)
         log.warning("warning task=%s pid=%d: near its %s", self.task.id, self.pid, limit)
+        self.ask(limit)
         if self.pidfd is not None:
             try:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGUSR1)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from blueque import commands
 from blueque.cli import show
+from blueque.cli.pace import usual_of
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
@@ -84,6 +85,10 @@ def _held(its: Inquiry) -> Iterator[Reason]:
     if task.status == "started":
         yield Reason("running", f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
                      f"blueque show {task.id}")
+        usual = usual_of(its.usual)
+        if usual is not None:
+            sentence = f"It does not tell how far it is. {usual.capitalize()}: half of those of its queue of late."
+            yield Reason("usual", sentence)
         if task.cancel is not None:
             asked = show.span(its.now - task.cancel)
             yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")

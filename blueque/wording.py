@@ -26,6 +26,11 @@ def span(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def ago(seconds: float | None) -> str:
+    """Return how old something is: 12 s ago; a clock that is ahead makes nothing younger than that."""
+    return "-" if seconds is None or not math.isfinite(seconds) else f"{span(seconds)} ago"
+
+
 def count(number: int, noun: str) -> str:
     """Return `1 task`, `2 tasks`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from blueque import checkpoint_files, stack
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.records import MAX_ERROR, Record, record_of_exit
@@ -34,7 +35,9 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     """
 
     def work(task: Task, attempt: Attempt) -> Record:
-        result = get()(task)
+        call = get()
+        stack.register(attempt)
+        result = call(task)
         try:
             text, encoding = encode(result, "the result", max_bytes)
         except InvalidInput as error:
@@ -69,6 +72,7 @@ def program(command: list[str], max_bytes: int) -> Work:
         for number in stopping:
             signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
         parameters = attempt.write_parameters(task.fields.get("parameters", ""))
+        os.makedirs(f"{attempt.path}/{checkpoint_files.DIRECTORY}", mode=0o700, exist_ok=True)
         try:
             pid = os.posix_spawnp(
                 command[0], command, os.environ,

@@ -108,8 +108,8 @@ class Chaos:
         if stage.scheduler is not None:
             self._samples.take("scheduler", stage.scheduler.pid, len(runs))
         if stage.is_redis_well:
-            size, tasks = stage.control._redis.read(("DBSIZE",), ("ZCARD", keys.tasks(QUEUE)))
-            self._samples.keys.append(size - tasks)
+            (names,) = stage.control._redis.read(("KEYS", "*"))
+            self._samples.keys.append(sum(not name.startswith(keys.belongings("")) for name in names))
 
     def _supervise(self) -> None:
         """See that nobody ends whom we have not ended."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 from faults import FaultProxy
+from oracle import EVENTS
 
 from blueque import Client
 from blueque.connection import Redis
@@ -124,15 +125,16 @@ def cli(url: str) -> Iterator[redis_py.Redis]:
 
 
 @pytest.fixture
-def state(cli: redis_py.Redis) -> State:
-    """Return everything in Redis: every key with its whole value."""
+def everything(cli: redis_py.Redis) -> State:
+    """Return everything in Redis, every key with its whole value."""
 
     def read() -> dict[str, Any]:
         found = cli.keys("*")
         with cli.pipeline() as pipeline:
             for key in found:
                 pipeline.type(key)
-            types = pipeline.execute()
+            # A key that has gone meanwhile has no type.
+            types = {key: kind for key, kind in zip(found, pipeline.execute(), strict=True) if kind != "none"}
         with cli.pipeline() as pipeline:
             readers: dict[str, Callable[[str], Any]] = {
                 "hash": pipeline.hgetall,
@@ -140,12 +142,26 @@ def state(cli: redis_py.Redis) -> State:
                 "set": pipeline.smembers,
                 "zset": lambda key: pipeline.zrange(key, 0, -1, withscores=True),
                 "string": pipeline.get,
+                "stream": pipeline.xrange,
             }
-            for key, kind in zip(found, types, strict=True):
+            for key, kind in types.items():
                 readers[kind](key)
             values = pipeline.execute()
-        return {
-            key: dict(value) if kind == "zset" else value for key, kind, value in zip(found, types, values, strict=True)
-        }
+        found_now = zip(types.items(), values, strict=True)
+        return {key: dict(value) if kind == "zset" else value for (key, kind), value in found_now}
+
+    return read
+
+
+@pytest.fixture
+def state(everything: State) -> State:
+    """Return everything in Redis, every key with its whole value, but for what events leave: see test_events.py."""
+
+    def read() -> dict[str, Any]:
+        found = {key: value for key, value in everything().items() if not key.startswith(EVENTS)}
+        for value in found.values():
+            if isinstance(value, dict):
+                value.pop("events", None)
+        return found
 
     return read

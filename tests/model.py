@@ -478,6 +478,7 @@ class Model:
     def _back_in_line(self, queue: str, task: str, facts: Fields, now: float, is_next: bool = False) -> None:
         its = self._change(task, "pending", now)
         its.owner, its.outcome = {}, dict(facts)
+        its.past["queued"] = now
         self._put_in_line(queue, task, is_next)
 
     @staticmethod
@@ -523,7 +524,7 @@ class Model:
         self.beats[life.queue][life.node] = now
         self.members[life.queue].add(life.node)
         fields = self.tasks[task].fields if task in self.tasks else {}
-        names = ("status", "token", "node", "attempt", "cancel", "error_type", "created")
+        names = ("status", "token", "node", "attempt", "cancel", "error_type", "created", "stack")
         return [known.get("order"), *(fields.get(name) for name in names)]
 
     def deregister(self, queue: str, node: str, instance: str) -> bool:

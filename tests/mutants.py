@@ -109,8 +109,8 @@ MUTANTS = [
     Mutant("release by anybody", "run", "release", MINE, ANYBODYS, "handed back", (1, 0)),
     Mutant("the end leaves the entry of the listener", "run", "_let_go",
            '("LREM", keys.reserved(queue, its.node), 1, task)', '("EXISTS", task)', "one fault", (0, 1)),
-    Mutant("the end leaves the entry of a lost task", "run", "_let_go", 'return [("LREM", keys.failed(queue), 1, task)]',
-           "return []", "late result", (0, 1)),
+    Mutant("the end leaves the entry of a lost task", "run", "_let_go", '("LREM", keys.failed(queue), 1, task), *count',
+           "*count", "late result", (0, 1)),
     # run: locks, limits and lines
     Mutant("reserve does not watch the lock", "take", "_reserve", "watch += [keys.lock(room.lock)]", "pass", "lock", (2, 0)),
     Mutant("reserve does not watch the counts", "take", "_reserve", "watch += [keys.counted(queue), keys.started(queue)]",
@@ -145,7 +145,7 @@ MUTANTS = [
     Mutant("nobody is told who waits for a lock", "attempt", "make_known",
            'commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]', "pass", "lock", (0, 1)),
     # lines, elsewhere
-    Mutant("enqueue_due mixes the lines", "submit", "enqueue_due", "line_of(*known[task][4:])", '"0"', "due in two lines",
+    Mutant("enqueue_due mixes the lines", "submit", "enqueue_due", "line_of(*known[task][3:5])", '"0"', "due in two lines",
            (0, 1)),
     Mutant("enqueue_due tells nobody of the lines", "submit", "enqueue_due", "commands += make_known(queue, *by_line)",
            "pass", "due in two lines", (0, 1)),

@@ -15,6 +15,8 @@ from blueque.lines import DEFAULT, line_of, needs_of
 ENDED = ("complete", "failed", "cancelled")
 WAITING = ("pending", "reserved", "started")           # what must be in exactly one list of a listener, or in line
 
+# How the keys begin that events leave: they are looked at by test_events.py.
+EVENTS = (keys.history(""), keys.recent(""), keys.events(""), keys.totals(""), keys.stats("", "")[:-1])
 _MARKS = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
 

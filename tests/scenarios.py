@@ -464,8 +464,8 @@ OURS = [
           {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b}, [(1, 0), (0, 1)], faulty=["p"],
           afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
     # Locks and limits: never more than may hold them, and none is left behind
-    ours("lock", _locked, {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
-         longer=[(3, 1), (1, 2)]),
+    ours("lock", _locked, {"a_1": a, "b_1": b}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
+         longer=[(2, 0), (3, 1), (1, 2)]),
     ours("lock, and who waits for it", _locked, {"a_1": once_a, "b_1": once_b}, [(2, 0), (0, 1)], faults=NETWORK,
          check=all_is_woken, longer=[(3, 1)]),
     ours("limit", _limited, {"a_1": a, "b_1": b}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import redis as redis_py
+from oracle import EVENTS
 
 from blueque import Client, archives, keys, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
@@ -55,8 +56,8 @@ def archived(directory: os.PathLike[str] | str) -> Counter[str]:
 
 
 def left(cli: redis_py.Redis) -> set[str]:
-    """Return everything in Redis but what is allowed to expire."""
-    return {key for key in cli.keys("*") if cli.ttl(key) < 0}
+    """Return everything in Redis but what is allowed to expire, and what events leave to their queue."""
+    return {key for key in cli.keys("*") if cli.ttl(key) < 0 and not key.startswith(EVENTS)}
 
 
 def require_exact(cli: redis_py.Redis, directory: Path, ids: Iterable[str], staying: Iterable[str] = ()) -> None:

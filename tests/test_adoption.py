@@ -28,9 +28,10 @@ from handlers import (
 )
 from running import Programs, children_of, is_there, state_of, until
 
-from blueque import Retry, Task, process, protocol
+from blueque import Retry, Task, adoption, process, protocol
 from blueque.attempt import Attempt
 from blueque.limits import Limits
+from blueque.spool import Spool
 from blueque.watch import Watch
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
@@ -571,3 +572,13 @@ def test_that_a_container_is_gone_another_sees_by_its_beat_and_runs_again_only_w
     done = ended(programs.client, safe)
     assert (done.result, done.attempt, done.interruptions) == ("done", 2, 1)
     assert len(ledger(programs)) == 4 and is_sound(programs.client)
+
+
+@pytest.mark.parametrize(("status", "is_wanted"), [("scheduled", True), ("pending", True), ("failed", False), (None, False)])
+def test_an_attempt_that_is_let_go_of_keeps_its_place_in_the_spool_if_it_is_wanted(tmp_path, status, is_wanted):
+    spool = Spool(str(tmp_path / "spool"), 1000)
+    spool.open()
+    attempt = spool.create("t1", 1, {})
+    os.makedirs(f"{attempt.path}/checkpoint/state")
+    adoption._close(Task("t1", {} if status is None else {"status": status}), attempt)
+    assert attempt.is_wanted() is is_wanted

@@ -9,14 +9,19 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 from faults import Fault
 from running import Programs, until
 from test_cli import NODE, PROGRAM, enqueue, fail, start
 
 from blueque import protocol
+from blueque.cli import consent
+from blueque.cli.failure import Failure
+from blueque.cli.main import blueque
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
 
@@ -70,7 +75,7 @@ def answer(environ):
         try:
             while piece := _read(ours):
                 seen += piece
-                if typed and seen.endswith(b"[y/N] "):
+                if typed and seen.endswith((b"[y/N] ", b" to say yes] ")):
                     os.write(ours, typed)
                     typed = b""
             return program.wait(30), seen.decode().replace("\r\n", "\n")
@@ -589,8 +594,15 @@ def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, c
     assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
 
 
-def test_the_help_of_node_says_whole_sentences(run):
-    assert "..." not in run("node", "--help").stdout.partition("Commands:")[2]
+@pytest.mark.parametrize("words", [
+    ["help", "verbs"], *([verb, "--help"] for verb in ("node", "queue", "schedule", "config"))
+])
+def test_the_help_says_of_each_verb_a_whole_sentence(words):
+    done = CliRunner().invoke(blueque, words, terminal_width=80)
+
+    lines = done.stdout.rpartition("Commands:")[2].splitlines()
+    assert done.exit_code == 0 and lines
+    assert [line for line in lines if line.endswith("...") or (line.strip() and not line.endswith("."))] == []
 
 
 def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
@@ -671,3 +683,23 @@ def test_a_real_listener_leaves_when_it_is_told_to_drain(run, url, tmp_path):
 
 def _host(programs):
     return programs.client.get_inspector().listeners("work")[0].rpartition("_")[0]
+
+
+# consent
+
+
+def test_who_gives_a_list_of_ids_is_asked_on_the_terminal_itself(monkeypatch, capsys):
+    ours, theirs = pty.openpty()
+    monkeypatch.setattr(consent, "TERMINAL", os.ttyname(theirs))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    os.write(ours, b"y\nn\n")
+
+    consent.require_consent(False, "2 tasks would start", "Again?", has_ids=True)
+    assert capsys.readouterr().err == "2 tasks would start.\nAgain? [y/N] "
+    with pytest.raises(Failure, match="nothing was done"):
+        consent.require_consent(False, "2 tasks would start", "Again?", has_ids=True)
+    with pytest.raises(Failure) as refused:
+        consent.require_consent(False, "2 tasks would start", "Again?")
+    assert "no terminal to ask on" in refused.value.advice[0]
+    os.close(theirs)
+    os.close(ours)

@@ -10,10 +10,13 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 from faults import Fault
 from running import clean_environment
 
 from blueque import keys, protocol, task_id
+from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "enqueue", "video"]
 
@@ -303,3 +306,24 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, optio
 
 def test_an_amount_that_is_none_is_named(run):
     assert "--resource 'gpu=1.5': '1.5' is not a whole number" in run("1", "--resource", "gpu=1.5").stderr
+
+
+def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, redis, monkeypatch):
+    def said(*arguments):
+        return CliRunner().invoke(blueque, ["enqueue", *arguments], obj=Invocation(url=url), catch_exceptions=False).stderr
+
+    assert said("vidoe") == ""
+    monkeypatch.setattr("blueque.cli.enqueue._is_watched", lambda: True)
+    command = "blueque-listener vidoe --run MODULE:FUNCTION"
+    assert said("vidoe") == f"No listener serves vidoe now, so it waits: {command}\n"
+    assert said("vidoe", "--in", "2h") == ""
+    protocol.register(redis, "video", "host_1", "i", {}, time.time())
+    assert said("video") == ""
+
+
+def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
+    monkeypatch.setattr("blueque.cli.run._follow", lambda client, task_id, output: client.get_task(task_id))
+
+    said = CliRunner().invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False).stderr
+
+    assert said.splitlines()[1] == "No listener serves vidoe now, so it waits: blueque-listener vidoe --run MODULE:FUNCTION"

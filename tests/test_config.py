@@ -9,6 +9,7 @@ import pytest
 from blueque import Retry
 from blueque.config import Config, QueueConfig, find, load, parse
 from blueque.errors import ConfigRefused
+from blueque.settings import RETENTION, Keep
 
 WHOLE = """
 redis_url = "redis://db1/0"
@@ -58,11 +59,33 @@ def test_a_whole_file_says_all_this():
     }
     assert config.queue("render.4k") == QueueConfig(
         100.0, Retry(max=3, backoff=60, on=["OSError"]), {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
-        {"complete": 7 * 86400.0, "failed": 90 * 86400.0}, {"gpu": 1},
+        {"complete": Keep(7 * 86400.0), "failed": Keep(90 * 86400.0)}, {"gpu": 1},
     )
     assert config.queue("ingest") == QueueConfig(retry=Retry(max=2))
-    assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": 60.0})
+    assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": Keep(60.0)})
     assert config.queue("another") == QueueConfig()
+
+
+def test_what_is_said_of_a_status_goes_before_what_is_said_of_all_queues_and_that_before_the_default():
+    config = parse("""
+        [retention]
+        complete = { age = "1d", newest = 1_000 }
+        failed = "never"
+        [queues.a.retention]
+        complete = { newest = 10 }
+        cancelled = { age = false, newest = "never" }
+        [queues.b]
+        retention.failed = "2h"
+    """)
+    assert config.retention_of("a") == {"complete": Keep(None, 10, spared=86400.0), "cancelled": Keep(), "failed": Keep()}
+    assert config.retention_of("b") == {
+        "complete": Keep(86400, 1000, spared=86400.0), "cancelled": RETENTION["cancelled"], "failed": Keep(7200),
+    }
+    assert config.retention_of("c")["failed"] == Keep()
+    assert Config().retention_of("a") == RETENTION == {
+        "complete": Keep(7 * 86400, 50_000, spared=86400.0), "cancelled": Keep(7 * 86400, 50_000, spared=86400.0),
+        "failed": Keep(90 * 86400),
+    }
 
 
 def test_an_empty_file_says_nothing():
@@ -122,7 +145,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
 # Mistakes
 
 @pytest.mark.parametrize(("text", "sentence"), [
-    ("a = 1", "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues"),
+    ("a = 1", "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics"),
     ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
     ("[listener]\nslots = 2\nlost-after = 1", "line 3: listener.lost-after: there is no such key; did you mean lost_after?"),
     ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),
@@ -162,6 +185,13 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     ("[queues.a]\nretention = '7d'", "line 2: queues.a.retention: it is a table, not text"),
     ("[queues.a.retention]\ncomplete = '7d'\nfailed = 0",
      "line 3: queues.a.retention.failed: it is 0; it must be from 0.001 to 3155760000"),
+    ("[retention]\ncomplete = { age = '7d', newest = 0 }",
+     "line 2: retention.complete.newest: it is 0; it must be from 1 to 1000000000000"),
+    ("[retention]\ncomplete = { ago = '7d' }", "line 2: retention.complete.ago: there is no ago here, only age and newest"),
+    ("[listener]\nspool_limit = '120%'", "line 2: listener.spool_limit: '120%' is no share of a disk: write 20%"),
+    ("[listener]\nlog_limit = '1KiB'",
+     "line 2: listener.log_limit: '1KiB' is too little: at least 1MiB of what a task prints stays"),
+    ("[retention]\nfailed = true", "line 2: retention.failed: it is a number, not bool"),
     ("[queues.a]\nretry = true",
      "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true"),
     ("[queues.a]\nretry = -1", "line 2: queues.a.retry: max is -1; it must be from 0 to 1000000"),

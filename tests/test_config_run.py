@@ -12,7 +12,7 @@ import pytest
 from handlers import WORK, begin, ended, is_sound, ledger
 from running import ROOT, Programs, clean_environment, until
 
-from blueque import Client, Config, ConfigRefused, Retry
+from blueque import Client, Config, ConfigRefused, Retry, keys
 from blueque.config import FINISHED, load, parse
 from blueque.limits import Limits
 
@@ -134,6 +134,16 @@ def test_weights_in_the_file_make_it_a_lottery_and_one_in_the_arguments_goes_bef
     assert "2 queues (ordered) 'A', 'B'" in programs.listener("work:run", "B", "--select", "ordered", queue="A").log
 
 
+def test_a_listener_keeps_the_numbers_of_a_day_as_long_as_the_file_says(programs, cli):
+    programs.write('[statistics]\nkeep = "3d"\n', "blueque.toml")
+    programs.listener("work:run", queue="A")
+    ended(programs.client, programs.client.get_queue("A").enqueue("quick"))
+
+    (key,) = cli.keys(keys.stats("A", "*"))
+
+    assert 3 * 86400 - 60 <= cli.ttl(key) <= 4 * 86400
+
+
 def test_a_listener_deletes_what_has_been_kept_long_enough(programs, cli):
     programs.write("[queues.A]\nretention = { complete = '0.5s' }\n", "blueque.toml")
     programs.listener("work:run", "B", "--beat", "0.2s", "--lease", "5s", queue="A")
@@ -148,6 +158,25 @@ def test_a_listener_deletes_what_has_been_kept_long_enough(programs, cli):
     until(lambda: ledger(programs, later) and client.get_task(later).status is None, what="the deletion of a later one")
     assert client.get_task(failed).status == "failed" and client.get_task(other).status == "complete"
     assert is_sound(client)
+
+
+def test_a_listener_holds_the_spool_and_what_tasks_print_to_their_limits(programs):
+    programs.write("""
+        def run(task):
+            for number in range(500):
+                print("x" * 8191)
+    """)
+    first = programs.listener("work:run", "--log-limit", "1MiB", queue="A")
+    done = ended(programs.client, programs.client.get_queue("A").enqueue(""))
+    printed = programs.directory / "spool" / done.id / "1" / "stdout"
+    assert printed.stat().st_size == 500 * 8192
+    until(lambda: printed.stat().st_blocks * 512 <= 2**20, what="the middle to go")
+    first.stop()
+    programs.write("[listener]\nspool_limit = 1", "blueque.toml")
+    programs.listener("work:run", queue="A").says("prune spool=")
+    assert not printed.parent.parent.exists()
+    third = programs.listener("work:run", "--spool-limit", "none", queue="A", is_awaited=False)
+    assert third.wait() == 2 and "'none' is not a size" in third.log
 
 
 # All programs

@@ -298,7 +298,7 @@ def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, sta
     requeue(redis)
 
     assert state() == without(before, f"blueque_{place}_tasks_video") | {
-        "blueque_task_t1": BORN | {"status": "pending", "requeued": "mark", "updated": "10.5"} | kept,
+        "blueque_task_t1": BORN | {"status": "pending", "requeued": "mark", "queued": "10.5", "updated": "10.5"} | kept,
         "blueque_pending_tasks_video": ["t1", "t2"],
         "blueque_wake_video": {"0": 0.0},
     }

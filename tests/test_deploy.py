@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -13,15 +14,23 @@ from typing import Any
 import click
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
+from blueque import Client
 from blueque.cli.listener import command as listener
+from blueque.cli.main import blueque
+from blueque.cli.metrics import metrics
 from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
+from blueque.exporter import Exporter
+from blueque.overview import MANY, SHARE
 from blueque.settings import parse_duration
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
-PROGRAMS: dict[str, click.Command] = {"blueque-listener": listener, "blueque-scheduler": scheduler}
+PROGRAMS: dict[str, click.Command] = {
+    "blueque-listener": listener, "blueque-scheduler": scheduler, "blueque": blueque,
+}
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
 UNITS = sorted(path for ending in ("service", "target", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
 MANIFESTS = ["listener.yaml", "scheduler.yaml", "disruption.yaml"]
@@ -159,7 +168,7 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     foreign = {                                        # of systemctl, docker and sbatch
         "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array",
     }
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= known_options(listener)
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= known_options(listener) | known_options(metrics)
 
 
 def test_every_file_is_named_in_a_readme_of_under_80_lines():
@@ -176,7 +185,7 @@ def test_every_file_is_named_in_a_readme_of_under_80_lines():
 
 def test_units_have_directives_that_exist_in_their_section(tmp_path):
     assert [unit.name for unit in UNITS] == [
-        "blueque-listener@.service", "blueque-scheduler.service", "blueque.target", "drain.conf",
+        "blueque-listener@.service", "blueque-metrics.service", "blueque-scheduler.service", "blueque.target", "drain.conf",
     ]
     for unit in UNITS:
         settings = settings_of(unit)
@@ -333,3 +342,75 @@ def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_be
     assert on_term(order) == "stop"
     assert int(seconds) >= parse_duration(order[order.index("--grace") + 1]) + 60
     assert subprocess.run(["sh", "-n", path], capture_output=True, text=True).stderr == ""
+
+
+@pytest.fixture
+def told(client: Client) -> dict[str, list[dict[str, str]]]:
+    """The labels of every sample that an exporter tells of a queue, by its name."""
+    client.get_queue("video").enqueue({})
+    found: dict[str, list[dict[str, str]]] = {}
+    for family in text_string_to_metric_families(Exporter(client).scrape()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def rules() -> list[dict[str, Any]]:
+    (file,) = documents(DEPLOY / "prometheus" / "prometheus-rules.yaml")
+    (group,) = file["groups"]
+    return group["rules"]
+
+
+def dashboard() -> dict[str, Any]:
+    return json.loads((DEPLOY / "grafana" / "blueque.json").read_text())
+
+
+def expressions() -> list[str]:
+    return [rule["expr"] for rule in rules()] + [one["expr"] for panel in dashboard()["panels"] for one in panel["targets"]]
+
+
+def test_alerts_and_panels_ask_for_metrics_labels_and_values_that_there_are(told):
+    for text in expressions():
+        names = re.findall(r"blueque_\w+", text)
+        assert names and set(names) <= set(told), text
+        for name, selector in re.findall(r"(blueque_\w+)\{([^}]*)\}", text):
+            for label, sign, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', selector):
+                there = {labels[label] for labels in told[name]}     # each of its samples has the label
+                wanted = value.split("|") if sign == "=~" else [value]
+                assert value == "$queue" or set(wanted) <= there, text
+        own = {name for name in names for labels in told[name] if "queue" in labels}
+        assert not own or "by (queue" in text or "absent" in text, text
+        assert all(text.count(left) == text.count(right) for left, right in ("()", "{}", "[]")), text
+
+
+def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) == 7
+    for rule in rules():
+        assert re.fullmatch(r"Blueque[A-Z]\w+", rule["alert"])
+        assert parse_duration(rule.get("for", "0")) <= 600
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        program, *arguments = rule["annotations"]["command"].replace("{{ $labels.queue }}", "video").split()
+        assert PROGRAMS[program].make_context(program, [*arguments, "--help"], obj=Invocation(), resilient_parsing=True)
+        if program == "blueque":
+            assert PROGRAMS[program].get_command(click.Context(blueque), arguments[0]), arguments
+        used = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert all(f"by ({label}" in rule["expr"] for label in used)
+
+
+def test_an_alert_fails_as_often_as_status_minds():
+    (rule,) = [rule for rule in rules() if rule["alert"] == "BluequeManyFail"]
+    assert f">= {MANY} and" in rule["expr"] and f"> {1 / SHARE} *" in rule["expr"]
+
+
+def test_panels_have_a_place_of_their_own_and_any_source():
+    found = dashboard()
+    panels = found["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken = [
+        (x, y) for panel in panels for place in [panel["gridPos"]]
+        for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24
+    assert {panel["datasource"]["uid"] for panel in panels} == {"${datasource}"}
+    assert [one["name"] for one in found["templating"]["list"]] == ["datasource", "queue"]

@@ -8,6 +8,8 @@ section and, if a placeholder or a condition is new, the samples of that functio
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
 import re
 import shlex
 import shutil
@@ -23,7 +25,7 @@ import pytest
 
 import blueque
 from blueque import keys, protocol, run_record
-from blueque.connection import Redis
+from blueque.connection import Redis, as_hash
 from blueque.embedded import Server
 from blueque.errors import (
     BatchTaken,
@@ -47,6 +49,7 @@ from blueque.places import STATUSES, Place
 from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk
+from blueque.protocol.pruning import Ended
 from blueque.protocol.runs import RunBatch
 from blueque.protocol.several import Pulse
 from blueque.protocol.staging import Chunk
@@ -88,7 +91,7 @@ def first_column(text: str) -> list[str]:
 
 
 def commands(block: str, values: Values, holds: Sequence[str] = ()) -> list[Command]:
-    """Return the commands of a block with its placeholders filled.
+    """Return the commands of a block with its placeholders filled, those of its events included.
 
     holds: the conditions, as after "# only if", under which the optional lines stand.
     """
@@ -99,10 +102,71 @@ def commands(block: str, values: Values, holds: Sequence[str] = ()) -> list[Comm
         if remark.startswith("for each "):
             names = re.findall(r"\[(\w+)\]", remark)
             rows = zip(*[values[name] for name in names], strict=True)
-            found += [fill(words, {**values, **dict(zip(names, row, strict=True))}) for row in rows]
+            for row in rows:
+                found += command_of(words, {**values, **dict(zip(names, row, strict=True))})
         elif not remark or remark.removeprefix("only if ") in holds:
-            found.append(fill(words, values))
+            found += command_of(words, values)
     return found
+
+
+def command_of(words: Sequence[str], values: Values) -> list[Command]:
+    if words[0] not in ("EVENT", "TELL", "COUNT"):
+        return [fill(words, values)]
+    tell, count = blocks(chapter("Events"))
+    named = dict(zip(words[2::2], words[3::2], strict=False))
+    values = {**values, "WHAT": words[1]}
+    facts = {name: known(word, values) for name, word in named.items()}
+    values = {**values, "QUEUE": facts.pop("in", values["QUEUE"]), "TASK": facts.pop("of", values["TASK"])}
+    if words[0] == "COUNT":
+        return commands(count, {**values, **numbers(values, {}), "TIMES": known(words[2], values)})
+    past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
+    told = {"event": words[1], "at": values["NOW"], "attempt": int(values.get("ATTEMPT", past.get("attempt", 0)))}
+    told |= {name: fact for name, fact in facts.items() if fact is not None}
+    is_early = int(past.get("events", 0)) < 20
+    history = keys.history(values["TASK"]) if is_early else keys.recent(values["TASK"])
+    values = {**values, **numbers(values, told), "EVENTS": int(past.get("events", 0)) + 1, "HISTORY": history}
+    values["EVENT"] = json.dumps(told, separators=(",", ":"))
+    holds = [text for text, is_so in (
+        ("it is not one of the first 20", not is_early), ("it says what it took", "took" in told),
+        ("it has an error type", "error_type" in told),
+        ("that is lost or poison", told.get("error_type") in ("lost", "poison")),
+    ) if is_so]
+    told_in = commands(tell, values, holds)
+    if words[0] == "TELL":
+        return [command for command in told_in if command[0] in ("RPUSH", "LTRIM")]
+    return told_in + commands(count, values, holds)
+
+
+def known(word: str, values: Values) -> Any:
+    """Return the value that a word of an event stands for; None: it is not known."""
+    name = word.strip("[]")
+    if not word.startswith("["):
+        return word
+    past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
+    if name == "WAITED":
+        return values["NOW"] - max(float(past.get(field, 0)) for field in ("created", "eta", "queued"))
+    if name == "BEGAN":
+        return past["started"]
+    if name == "RAN":
+        ended = values["FINISHED"] if values["WHAT"] in ("complete", "failed") and "FINISHED" in values else values["NOW"]
+        return max(ended - float(past["started"]), 0.0) if "started" in past else None
+    facts = dict(zip(values.get("FACTS", ())[::2], values.get("FACTS", ())[1::2], strict=True))
+    who = dict(zip(values.get("WHO", ())[::2], values.get("WHO", ())[1::2], strict=True)) if name in ("BY", "REASON") else {}
+    found = {
+        "ERROR_TYPE": facts.get("error_type"), "LAST_ERROR": facts.get("last_error"),
+        "LAST_ERROR_TYPE": facts.get("last_error_type"), "BY": who.get("cancelled_by", "bob"),
+        "REASON": who.get("cancel_reason"),
+    }
+    return found[name] if name in found else values[name]
+
+
+def numbers(values: Values, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the second block of an event needs; all samples are of the first day, and take less than a minute."""
+    took = told.get("took", 0.0)
+    return {
+        "DAY": "1970-01-01", "UNTIL": 91 * 86400, "TIMES": 1, "TOOK": took, "SQUARE": took * took, "BUCKET": f"s{int(took)}",
+        "TYPE": told.get("error_type"),
+    }
 
 
 def fill(words: Sequence[str], values: Values) -> Command:
@@ -161,6 +225,12 @@ class Monitor:
             if other == client:
                 found.append(command)
         return found
+
+    def commands_until_now(self, redis: Redis) -> list[Command]:
+        """Return the commands of everybody since the last call."""
+        end = ["ECHO", f"end {uuid.uuid4()}"]
+        redis.read(end)
+        return list(itertools.takewhile(lambda command: command != end, (command for _, command in self._seen())))
 
     def _seen(self) -> Iterator[tuple[str, Command]]:
         for line in self._lines:
@@ -384,7 +454,8 @@ NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
 DONE = {"b 1.parquet": "1 2 d"}
 FINISHED = {**OPEN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
-    **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [],
+    **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [], "DUE_AT": [],
+    "EVENTS": [], "COUNT": 0,
 }
 BEAT = {**TASK, "BEAT": 5}
 BEATS = {
@@ -394,6 +465,7 @@ WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
 WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0, "ROOM": [], "HELD": []}
 START = {**TASK, "PID": 99, "IDENTITY": []}
+CHECKPOINT = {**TASK, "ATTEMPT": 1, "CREATED": "1.0", "GONE": [], "PARTS": ["value", 7, "files", "eJw="]}
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
 dead_listener = registered(DEAD, "instance-0")
@@ -461,6 +533,26 @@ ROWS = ("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "comp
 def erase(*rows: tuple[str, str, float, int | None]) -> Given:
     written = [Written(task, status, round(updated * 1e6), attempts) for task, status, updated, attempts in rows]
     return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
+
+
+def prune(status: str, floor: int = 0, **seen: float) -> Given:
+    return lambda redis: protocol.prune(redis, Q, status, [Ended(task, at) for task, at in seen.items()], floor)
+
+
+PRUNE = {
+    **TASK, "TASK": ["t1", "t2"], "SAME": ["t1"], "COMPLETE": ["t1"], "FAILED": [], "CANCELLED": [], "KEPT": [], "MARK": [],
+    "KEEP": [], "COUNT": 1, "LIST": keys.complete(Q),
+}
+
+
+def purge(*tasks: str) -> Given:
+    return lambda redis: protocol.purge(redis, Q, tasks)
+
+
+PURGE = {
+    **TASK, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "PENDING": ["t1"], "LINE": [keys.pending(Q)],
+    "SCHEDULED": ["t2"], "KEPT": [], "MARK": [], "KEEP": [], "COUNT": 2,
+}
 
 
 def cancelled_with_key(task: str) -> Given:
@@ -614,7 +706,11 @@ def prune_runs(redis: Redis) -> None:
 
 def joining(*tasks: str) -> Values:
     """Return the values for tasks that are due, have no attempt, and join the default line."""
-    return {"MOVED": list(tasks), "OLD": list(tasks), "CREATED": ["1.0"] * len(tasks), **in_default_line(*tasks)}
+    return {
+        "MOVED": list(tasks), "DUE_AT": [{"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}[task] for task in tasks],
+        "EVENTS": [1] * len(tasks), "COUNT": len(tasks), "OLD": list(tasks), "CREATED": ["1.0"] * len(tasks),
+        **in_default_line(*tasks),
+    }
 
 
 def enqueue_in(values: Values, options: Values) -> Given:
@@ -721,6 +817,10 @@ def complete(encoding: str | None = None, token: str | None = T) -> Given:
     return lambda redis: protocol.complete(redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0}, 9.0)
 
 
+def complete_with_checkpoint(redis: Redis) -> None:
+    protocol.complete(redis, Q, "t1", T, NODE, "r", None, 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True)
+
+
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
@@ -728,6 +828,10 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
 def log(*numbers: int, attempt: int = 1, is_head: bool = False) -> Given:
     lines = [Line(number, 9.25, "stdout", LOG["TEXT"][number - 1], is_head) for number in numbers]
     return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines)
+
+
+def checkpoint(**parts: str | None) -> Given:
+    return lambda redis: protocol.checkpoint(redis, Q, "t1", T, NODE, 1, "1.0", parts, 9.25)
 
 
 def progress(redis: Redis) -> None:
@@ -755,7 +859,15 @@ def cancel(reason: str | None = None) -> Given:
 
 
 def requeue(redis: Redis) -> None:
-    protocol.requeue(redis, Q, "t1", "mark-1", 9.25)
+    protocol.requeue(redis, Q, "t1", "mark-1", 9.25, "bob")
+
+
+def ask_stack(mark: str = "m1", queue: str = Q) -> Given:
+    return lambda redis: protocol.ask_stack(redis, queue, "t1", mark)
+
+
+def decline_stack(token: str = T) -> Given:
+    return lambda redis: protocol.decline_stack(redis, Q, "t1", token, NODE, "m1", "it is a program")
 
 
 def order(redis: Redis) -> None:
@@ -848,13 +960,15 @@ SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 REQUEUE = {**TASK, "MARK": "mark-1", "LAST": []}
+ASK_STACK = {**TASK, "MARK": "m1"}
+DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
 FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
 LOSE = {**TASK, "DEAD": DEAD, "PID": 99, "ERROR": "e", "COUNT": 1, "LAST": [], "FACTS": [], "KIND": "lost"}
 ADOPT = {**TASK, "OLD": DEAD, "PID": 99}
 RESTORE = {**TASK, "PID": 99, "IDENTITY": flat(IDENTITY), "STARTED": 4.0}
 OURS = {"status": "started", "queue": Q, "node": NODE, "token": T, "attempt": "1", "pid": "99", "created": "1.0"}
-REASSERT = {**TASK, "FIELDS": flat({**OURS, "updated": 9.25}), "PID": 99, "CREATED": "1.0"}
+REASSERT = {**TASK, "ATTEMPT": 1, "FIELDS": flat({**OURS, "updated": 9.25}), "PID": 99, "CREATED": "1.0"}
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
@@ -896,6 +1010,7 @@ def at(place: Place, **more: Any) -> Values:
 
 
 IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place("started", Q)
+INDEXED = Place("tasks", Q)
 LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
 A_LIST, A_LISTENERS_LIST, A_SORTED_SET, A_SET = (
     "it is a list", "it is the list of a listener", "it is a sorted set", "it is a set"
@@ -1109,15 +1224,16 @@ SAMPLES = [
     Sample("forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED),
     Sample("forget_feed", "again", nothing, forget_feed, OPEN_FEED, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
-    Sample("enqueue_due", "two due", given(scheduled("t1", 9.25), scheduled("t2", 3.0), scheduled("t3", 9.5)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1")}, [MOVED]),
-    Sample("enqueue_due", "one deleted", given(scheduled("t1", 2.0), scheduled("t2", 3.0), raw("DEL", keys.task("t1"))),
+    Sample("enqueue_due", "two due", given(scheduled("t2", 2.0), scheduled("t1", 1.0), scheduled("t3", 9.5)), enqueue_due,
+           {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t1", "t2")}, [MOVED]),
+    Sample("enqueue_due", "one deleted", given(scheduled("t1", 1.0), scheduled("t2", 2.0), raw("DEL", keys.task("t1"))),
            enqueue_due, {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t2")}, [MOVED]),
     Sample("enqueue_due", "all deleted", given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))), enqueue_due,
            {**DUE, "DUE": ["t1"], "STILL": ["t1"]}),
-    Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 3.0)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1"), "CREATED": ["1.0", "1.5"]}, [MOVED]),
-    Sample("enqueue_due", "for its second attempt", given(scheduled("t1", 9.25), raw("HSET", keys.task("t1"), "attempt", 1)),
+    Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 2.0)), enqueue_due,
+           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1"), "DUE_AT": [2.0, 8.0],
+            "CREATED": ["1.0", "1.5"]}, [MOVED]),
+    Sample("enqueue_due", "for its second attempt", given(scheduled("t1", 1.0), raw("HSET", keys.task("t1"), "attempt", 1)),
            enqueue_due, {**DUE, "DUE": ["t1"], "STILL": ["t1"], **joining("t1"), "OLD": [], "CREATED": []}, [MOVED]),
     Sample("enqueue_due", "in lines with a lock", given(scheduled("t1", 1.0, **IS_SHARED),
            scheduled("t2", 2.0, priority=9, **IS_SHARED), scheduled("t3", 3.0, priority=-3, **IS_SHARED)), enqueue_due,
@@ -1211,16 +1327,33 @@ SAMPLES = [
            {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}),
     Sample("log", "all are there", given(registered(), started("t1"), log(2)), log(1, 2), LOG, until="MULTI"),
     Sample("log", "not started", given(registered(), reserved("t1")), log(1), LOG, until="MULTI", refuses=NotOwner),
+    Sample("checkpoint", "as usual", given(registered(), started("t1")), checkpoint(value="7", files="eJw="), CHECKPOINT),
+    Sample("checkpoint", "too large files", given(registered(), started("t1")),
+           checkpoint(value="7", files=None, files_left="host:/spool/t1/1"),
+           {**CHECKPOINT, "GONE": ["files"], "PARTS": ["value", 7, "files_left", "host:/spool/t1/1"]}, ["there are such"]),
+    Sample("checkpoint", "of another task", given(
+        registered(), started("t1"), raw("HSET", keys.checkpoint("t1"), "attempt", 3, "created", "0.5", "files", "eJw=")
+    ), checkpoint(value="7", files=None), {**CHECKPOINT, "PARTS": ["value", 7]}, ["it is of another task"]),
+    Sample("checkpoint", "one more of the same", given(
+        registered(), started("t1"), raw("HSET", keys.checkpoint("t1"), "attempt", 1, "created", "1.0", "value", "6")
+    ), checkpoint(value="7", files="eJw="), CHECKPOINT),
+    Sample("checkpoint", "declared lost", lost(), checkpoint(value="7", files="eJw="), CHECKPOINT),
+    Sample("checkpoint", "not started", given(registered(), reserved("t1")), checkpoint(value="7"), CHECKPOINT,
+           until="MULTI", refuses=NotOwner),
     Sample("progress", "not started", given(registered(), reserved("t1")), progress, PROGRESS, until="MULTI",
            refuses=NotOwner),
     Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]),
     Sample("complete", "JSON", given(registered(), started("t1")), complete("json"),
            {**COMPLETED, "ENCODING": ["result_encoding", "json"]}, [STARTED]),
+    Sample("complete", "with a checkpoint", given(registered(), started("t1")), complete_with_checkpoint, COMPLETED,
+           [STARTED, "it has left a checkpoint"]),
     Sample("complete", "reserved by 1.0.0", given(reserved_by_1_0_0("t1"), start({}, token=None)), complete(token=None),
            {**COMPLETED, "BY": []}, [STARTED]),
     Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
     Sample("complete", "holding a lock", given(registered(), started("t1"), holding), complete(), {**COMPLETED, **SHARED},
            [STARTED, *HOLDS]),
+    Sample("complete", "after many events", given(registered(), started("t1"), raw("HSET", keys.task("t1"), "events", 20)),
+           complete(), COMPLETED, [STARTED]),
     Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
     Sample("complete", "after fail", failed("t1"), complete(), COMPLETED, until="MULTI", refuses=NotOwner),
     Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [NOT_FAILED, STARTED]),
@@ -1339,6 +1472,28 @@ SAMPLES = [
            erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
     Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]},
            until="MULTI", refuses=BatchTaken),
+    Sample("prune", "as usual", given(completed("t1"), enqueued("t2")), prune("complete", t1=5.0, t2=5.0), PRUNE),
+    Sample("prune", "a failed one", failed("t1"), prune("failed", t1=5.0),
+           {**PRUNE, "TASK": ["t1"], "COMPLETE": [], "FAILED": ["t1"], "LIST": keys.failed(Q)}),
+    Sample("prune", "as many as there are too many", given(completed("t1"), completed("t2")),
+           prune("complete", 1, t1=5.0, t2=5.0), PRUNE),
+    Sample("prune", "no more are there than are to stay", completed("t1"), prune("complete", 1, t1=5.0),
+           {**PRUNE, "TASK": ["t1"]}, until="MULTI"),
+    Sample("prune", "a cancelled one, with a key", cancelled_with_key("t1"), prune("cancelled", t1=9.25),
+           {**PRUNE, "TASK": ["t1"], "COMPLETE": [], "CANCELLED": ["t1"], "KEPT": ["t1"], "MARK": ["m"], "KEEP": [60],
+            "LIST": keys.cancelled(Q)}),
+    Sample("prune", "ended again since", completed("t1"), prune("complete", t1=4.5), {**PRUNE, "TASK": ["t1"]},
+           until="MULTI"),
+    Sample("prune", "while a batch is open", given(claim_batch("w"), completed("t1")), prune("complete", t1=5.0),
+           {**PRUNE, "TASK": ["t1"]}, until="MULTI"),
+    Sample("purge", "as usual", given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
+           purge("t1", "t2", "t3"), PURGE, ["there is one"]),
+    Sample("purge", "an urgent one, with a key", given(enqueued("t1", key="a", keep=60, enqueued_by="m"), urgent),
+           purge("t1"), {**PURGE, "TASK": ["t1"], "SAME": ["t1"], "LINE": [URGENT["LINE"]], "SCHEDULED": [], "KEPT": ["t1"],
+                         "MARK": ["m"], "KEEP": [60], "COUNT": 1}),
+    Sample("purge", "taken by 1.0.0 that has not said so", given(enqueued("t1"), raw("RPOP", keys.pending(Q))), purge("t1"),
+           {**PURGE, "TASK": ["t1"]}, until="MULTI"),
+    Sample("purge", "taken since", completed("t1"), purge("t1"), {**PURGE, "TASK": ["t1"]}, until="MULTI"),
     Sample("finish_batch", "as usual", claim_batch("w"), finish_batch, BATCH),
     Sample("finish_batch", "again", nothing, finish_batch, BATCH, until="MULTI"),
     Sample("finish_batch", "taken over", claim_batch("v"), finish_batch, BATCH, until="MULTI", refuses=BatchTaken),
@@ -1385,6 +1540,15 @@ SAMPLES = [
     Sample("requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed),
     Sample("requeue", "of another queue", given(failed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), requeue,
            REQUEUE, until="MULTI", refuses=WrongQueue),
+    Sample("ask_stack", "as usual", given(registered(), started("t1")), ask_stack(), ASK_STACK),
+    Sample("ask_stack", "once more", given(registered(), started("t1"), ask_stack("m0")), ask_stack(), ASK_STACK),
+    Sample("ask_stack", "again", given(registered(), started("t1"), ask_stack()), ask_stack(), ASK_STACK, until="MULTI"),
+    Sample("ask_stack", "not started", enqueued("t1"), ask_stack(), ASK_STACK, until="MULTI"),
+    Sample("decline_stack", "as usual", given(registered(), started("t1"), ask_stack()), decline_stack(), DECLINE_STACK),
+    Sample("decline_stack", "somebody else has asked", given(registered(), started("t1"), ask_stack("m0")), decline_stack(),
+           DECLINE_STACK, until="MULTI"),
+    Sample("decline_stack", "not ours", given(registered(), started("t1"), ask_stack()), decline_stack("t9"),
+           DECLINE_STACK, until="MULTI"),
     Sample("order", "as usual", registered(), order, ORDER),
     Sample("order", "again", given(registered(), order), order, ORDER, until="MULTI"),
     Sample("order", "nobody there", nothing, order, ORDER, until="MULTI"),
@@ -1497,6 +1661,8 @@ SAMPLES = [
            at(LATER), [A_SORTED_SET]),
     Sample("drop_hint", "started, and pending", given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
            drop_hint(RUNNING, "n 1 t1"), at(RUNNING, TEXT="n 1 t1"), [A_SET]),
+    Sample("drop_hint", "indexed, deleted by 1.0.0", raw("ZADD", INDEXED.key, 1, "t1"), drop_hint(INDEXED), at(INDEXED),
+           [A_SORTED_SET, "it is the index, and there is no hash"]),
     Sample("drop_hint", "again", nothing, drop_hint(IN_LINE), at(IN_LINE), [A_LIST], until="MULTI"),
     Sample("drop_hint", "popped", given(registered(), enqueued("t1"), popped()), drop_hint(HELD), at(HELD),
            [A_LIST, A_LISTENERS_LIST], until="MULTI"),
@@ -1523,6 +1689,7 @@ SAMPLES = [
     Sample("put_back", "started, and has moved on", completed("t1"), put_back(RUNNING, "started", node=NODE, pid="99"),
            at(RUNNING), until="MULTI"),
     Sample("mend", "a stump", raw("HSET", keys.task("t1"), "status", "failed", "error", "e"), mend, TASK, ["it is no task"]),
+    Sample("mend", "deleted by 1.0.0", given(completed("t1"), raw("DEL", keys.task("t1"))), mend, TASK, ["it is no task"]),
     Sample("mend", "complete", given(completed("t1"), both_outcomes), mend, TASK, UNDONE[:1]),
     Sample("mend", "failed", given(failed("t1"), both_outcomes), mend, TASK, UNDONE[1:]),
     Sample("mend", "cancelled", given(enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")),
@@ -1539,7 +1706,9 @@ SAMPLES = [
 ]
 
 
-def expected(sample: Sample) -> list[Command]:
+def expected(sample: Sample, before: Values) -> list[Command]:
+    """Return what the server is to see. before: the fields of the tasks before the call, by their ids."""
+    sample = sample._replace(values={**sample.values, "BEFORE": before})
     block = blocks(sections()[sample.function])[sample.block]
     unknown = set(sample.holds) - conditions(block)
     assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
@@ -1583,9 +1752,10 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
         with outcome:
             sample.call(redis)
 
+    before = {task: as_hash(*redis.read(("HGETALL", keys.task(task)))) for task in ("t1", "t2", "t3", "t4")}
     redis.close()                                      # and with it what the steps before have looked at ahead
 
-    assert monitor.commands_of(redis, call) == expected(sample)
+    assert monitor.commands_of(redis, call) == expected(sample, before)
 
 
 @pytest.mark.parametrize("name", protocol.__all__)
@@ -1605,6 +1775,17 @@ def test_remarks_in_blocks_are_of_the_two_kinds_that_the_document_explains():
         for line in "".join(blocks(text)).splitlines():
             _, _, remark = line.partition(" # ")
             assert not remark or re.match(r"only if |for each \[", remark), f"{name}: {line}"
+
+
+def test_every_fact_of_an_event_is_in_the_table_of_events():
+    table = {row[0]: row for row in re.findall(r"^\| `(\w+)` \|([^|]+)\|([^|]*)\|", chapter("Events"), flags=re.M)}
+    told = [line.partition(" # ")[0].split() for text in sections().values() for line in "".join(blocks(text)).splitlines()]
+
+    assert {words[1] for words in told if words[0] in ("EVENT", "TELL")} == set(table)
+    for words in told:
+        if words[0] in ("EVENT", "TELL"):
+            for name in set(words[2::2]) - {"by", "of", "in"}:
+                assert f"`{name}`" in table[words[1]][2], words
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
@@ -1641,7 +1822,7 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     made = {
         re.sub("@", "[]", name)
         for name in [keys.QUEUES, *[function(*["@"] * len(inspect.signature(function).parameters)) for function in functions
-                                    if not function.__name__.startswith(("parse_", "started_member"))]]
+                                    if not function.__name__.startswith(("parse_", "started_member", "belongings"))]]
     }
     # A name as in the walk-through, without placeholders, is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
@@ -1702,6 +1883,10 @@ def test_each_key_is_written_by_the_functions_that_the_table_names():
     for name, text in sections().items():
         for line in "".join(blocks(text)).splitlines():
             word, *rest = line.partition(" # ")[0].split(" ")
+            if word in ("EVENT", "TELL"):
+                for kind in (keys.history, keys.recent, keys.events, keys.totals):
+                    writers.setdefault(kind("[]"), set()).add(name)
+                writers.setdefault(keys.stats("[]", "[]"), set()).add(name)
             if word in WRITES:
                 if {"[LINE]", "[NEW_LINE]"} & {*rest}:
                     for key in (keys.pending("[]"), keys.line("[]", "[]")):

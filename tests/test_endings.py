@@ -8,7 +8,10 @@ import sys
 
 import pytest
 import redis as redis_py
+from click.testing import CliRunner
 from running import Programs, outcome, until
+
+from blueque.cli import listener
 
 # One function for each ending; the parameters of a task say which.
 WORK = """
@@ -308,6 +311,10 @@ def test_a_task_process_is_at_home_where_the_listener_was_started(programs, pyth
         "environ": {
             "BLUEQUE_TASK_ID": task.id, "BLUEQUE_QUEUE": "python", "BLUEQUE_ATTEMPT": "1",
             "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / task.id / "1"),
+            "BLUEQUE_CHECKPOINT": str(programs.directory / "spool" / task.id / "1" / "checkpoint.json"),
+            "BLUEQUE_CHECKPOINT_DIR": str(programs.directory / "spool" / task.id / "1" / "checkpoint"),
+            "BLUEQUE_STOP_FILE": str(programs.directory / "spool" / task.id / "1" / "stop"),
+            "BLUEQUE_MAX_BYTES": str(2**20),
         },
     }
 
@@ -318,7 +325,8 @@ def test_a_task_process_has_inherited_no_descriptor_of_the_listener(programs, py
     own = {"0": "/dev/null", "1": f"{attempt}/stdout", "2": f"{attempt}/stderr"}
     kept = {number: target for number, target in task.result.items() if number not in own}
     assert task.result == {**own, **kept}
-    assert list(kept.values()) == ["/dev/null"]        # kept open for the exit record
+    # Kept open for the exit record, and for the traceback that `blueque stack` asks for.
+    assert list(kept.values()) == ["/dev/null", f"{attempt}/stderr"]
 
 
 def test_what_a_task_prints_lies_in_the_spool(programs, python):
@@ -430,17 +438,27 @@ def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_
     arguments = ["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "ü"]
     with Programs(shared_server.url, tmp_path) as programs:
         path = programs.write(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n", "tell", mode=0o755)
-        listener = programs.listener("--exec", f"./{path.name}", *arguments, queue="arguments")
-        listener.says(f"--slots 7 is given to ./{path.name}; options of the listener go before --exec")
+        programs.listener("--exec", "--", f"./{path.name}", *arguments, queue="arguments")
         task = outcome(programs.client, programs.client.get_queue("arguments").enqueue(""))
         assert task.result == '["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "\\u00fc"]'
 
 
-@pytest.mark.parametrize("arguments", [["--fast", "slots"], ["--", "--slots", "7"]])
-def test_nothing_is_said_of_options_that_are_not_the_listeners_or_come_after_two_dashes(shared_server, tmp_path, arguments):
-    with Programs(shared_server.url, tmp_path) as programs:
-        listener = programs.listener("--exec", "true", *arguments)
-        assert "is given to" not in listener.log
+@pytest.mark.parametrize("arguments", [
+    ["--slots", "7"], ["--fast", "--spool=/srv"], ["more", "--no-warm", "--", "x"], ["--slots"],
+])
+def test_options_of_the_listener_behind_exec_are_refused(arguments):
+    done = CliRunner().invoke(listener.command, ["work", "--exec", "./tell", *arguments])
+
+    option = next(word for word in arguments if word in ("--slots", "--spool=/srv", "--no-warm"))
+    assert done.exit_code == 2
+    assert f"{option} would be given to ./tell: options of the listener go before --exec" in done.output
+
+
+@pytest.mark.parametrize("program", [
+    ["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]
+])
+def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_programs(program):
+    listener._refuse_swallowed(program)
 
 
 @pytest.mark.parametrize("command", ["no-such-program-here", "./nothing", "./data", "."])

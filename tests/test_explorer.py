@@ -1,10 +1,12 @@
 """The protocol under every order of its steps, with every fault at each: nothing is lost, nothing is started twice unasked.
 
-The bounds are short ones; `python tests/explore.py --long MINUTES` goes further.
+The bounds are short ones, and without BLUEQUE_SOAK nobody is interrupted more than once in a schedule: with it, as in
+`bin/soak`, it takes twice as long. `python tests/explore.py --long MINUTES` goes further.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,7 @@ from ground import Ground, Scenario
 from scenarios import HOLES, OURS, SCENARIOS, nothing
 from stepper import Fault
 
+IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
 # How many schedules there are at least; fewer mean that a scenario does not meet any more what it was made for.
 AT_LEAST = {
     "one fault": 150, "two faults": 500, "producer": 150, "wrongly fenced": 1200, "wrongly lost": 200, "woken": 200,
@@ -29,11 +32,12 @@ def explore() -> Iterator[Explorer]:
 
 @pytest.mark.parametrize("scenario", OURS, ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer):
-    found = [explore(scenario, bounds) for bounds in scenario.bounds]
+    bounds = scenario.bounds if IS_LONG else dict.fromkeys((min(turns, 1), faults) for turns, faults in scenario.bounds)
+    found = [explore(scenario, some) for some in bounds]
 
     assert [str(one) for one in found if one.wrong is not None] == []
     assert all(one.is_exhausted for one in found)
-    assert sum(one.schedules for one in found) >= AT_LEAST.get(scenario.name, 9)
+    assert sum(one.schedules for one in found) >= (AT_LEAST.get(scenario.name, 9) if IS_LONG else 3)
 
 
 @pytest.mark.parametrize(

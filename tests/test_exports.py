@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,18 +23,34 @@ HEAVY = ["redis", "pyspark", "pyarrow", "click"]
 
 
 def test_all_is_sorted_and_is_what_the_package_shows():
-    shown = {
-        name for name, value in vars(blueque).items() if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
+    hints = ast.parse(inspect.getsource(blueque)).body
+    (typed,) = [node for node in hints if isinstance(node, ast.If)]
+    for_checkers = {alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
     assert sorted(blueque.__all__) == blueque.__all__
-    assert {*blueque.__all__} == shown | {"__version__", *blueque._LAZY}
+    assert {*blueque.__all__} == {"__version__", *blueque._LAZY} == {"__version__", *for_checkers}
+    assert {*blueque.__all__} <= {*dir(blueque)}
+    assert not hasattr(blueque, "Nothing")
 
 
 def test_what_is_imported_when_it_is_asked_for_is_not_before():
-    code = "import sys, blueque; print([name for name in set(blueque._LAZY.values()) if name in sys.modules])"
+    code = "import sys, blueque; print([name for name in sys.modules if name.startswith('blueque.')])"
 
-    assert subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True).stdout == "[]\n"
+    shown = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True).stdout
+    assert shown == "['blueque.version']\n"
+
+
+def test_the_help_of_a_command_imports_what_the_command_line_needs_and_no_more():
+    code = (
+        "import sys; sys.argv = ['blueque', '--help']\n"
+        "from blueque.cli.main import main\n"
+        "try: main()\n"
+        "finally: print(len([name for name in sys.modules if name.startswith('blueque.')]), file=sys.stderr)"
+    )
+
+    shown = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
+
+    assert int(shown.stderr) <= 12, "each module costs a millisecond or more of each completion and each help"
 
 
 def public_things() -> Iterator[tuple[str, Any]]:
@@ -96,7 +111,8 @@ def test_the_tree_of_errors_is_as_drawn_and_exported():
 @pytest.mark.parametrize("name", drawn_tree())
 def test_an_error_comes_from_another_process_as_it_was(name):
     error = getattr(errors, name)
-    samples = {"int": 7, "list[str]": ["id"], "bool": True, "BluequeError": errors.BluequeError("why")}
+    samples = {"int": 7, "float": 0.5, "list[str]": ["id"], "bool": True, "BluequeError": errors.BluequeError("why"),
+               "Mapping[str, str | None]": {"id": "started"}}
     its = inspect.signature(error).parameters.values() if "__init__" in vars(error) else ()
     raised = error(*[samples.get(its_type.annotation, its_type.name) for its_type in its])
     raised.add_note("a note")

@@ -10,6 +10,7 @@ import time
 
 import fakeredis
 import pytest
+from oracle import EVENTS
 
 from blueque import Client, InvalidInput, NotFinished, NotOwner
 
@@ -39,7 +40,10 @@ def test_a_task_goes_its_whole_way_in_memory_and_leaves_nothing(client, fake):
 
     queue.delete_task(task)
     assert listener.leave() is True
-    assert set(fake.keys()) <= {"blueque_queues", "blueque_wake_video"}
+    everything = fake.keys()
+    left = {key for key in everything if not key.startswith(EVENTS)}
+    assert left <= {"blueque_queues", "blueque_wake_video"}
+    assert not [key for key in everything if task_id in key]
 
 
 def test_a_task_fails_in_memory(client, fake):

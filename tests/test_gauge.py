@@ -10,7 +10,7 @@ from running import until
 
 from blueque import gauge
 from blueque.gauge import MAX_WORDS, Gauge
-from blueque.task_process import RunningTask
+from blueque.running_task import RunningTask
 
 
 @pytest.mark.parametrize(

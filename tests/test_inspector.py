@@ -85,17 +85,19 @@ def test_the_overview_counts_each_status(redis, inspector):
 
     (line,) = inspector.overview().lines
 
-    assert line._replace(oldest=None) == ("video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, (), True)
+    assert line._replace(oldest=None) == (
+        "video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, (), True, "pending0", 2, 0
+    )
 
 
 def test_the_overview_of_an_empty_redis_is_empty(inspector):
     overview = inspector.overview()
 
-    assert overview[1:] == ([], [], [], [])
+    assert overview._replace(server=None)[1:] == ([], [], [], [], None, {}, {})
 
 
 @pytest.mark.parametrize("queues", [1, 50])            # with more the proxy reads the longest request in two
-def test_the_overview_takes_four_round_trips_whatever_the_number_of_queues(redis, proxy, queues):
+def test_the_overview_takes_five_round_trips_whatever_the_number_of_queues(redis, proxy, queues):
     for n in range(queues):
         register(redis, f"q{n}")
         start(redis, f"task{n}", f"q{n}")
@@ -104,7 +106,7 @@ def test_the_overview_takes_four_round_trips_whatever_the_number_of_queues(redis
 
     overview = client.get_inspector().overview()
 
-    assert (len(overview.lines), len(overview.running), proxy.writes) == (queues, queues, 4)
+    assert (len(overview.lines), len(overview.running), proxy.writes) == (queues, queues, 5)
 
 
 def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_nobody(redis, inspector):

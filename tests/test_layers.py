@@ -21,29 +21,33 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "columns", "commands", "defaults", "errors", "histogram", "json_text", "keys", "limits", "lines", "pauses", "retry",
-        "selection", "settings", "task_id", "toml_lines", "values", "verdicts", "version", "wording",
+        "columns", "commands", "defaults", "errors", "estimate", "exposition", "histogram", "json_text", "keys", "limits",
+        "lines", "pauses", "retry", "selection", "settings", "task_id", "toml_lines", "values", "verdicts", "version",
+        "wording",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "backlog", "backlog_rows", "gate", "gauge", "json_rows", "output", "parquet_rows", "resources",
-        "roster", "signals", "spool", "tail", "tree", "trouble",
+        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "json_rows", "output",
+        "parquet_rows", "resources", "roster", "signals", "spool", "spool_size", "tail", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "feeds", "run_census", "task_log", "run_record", "shapes", "snapshots", "tables",
+        "ended", "feeds", "frozen", "overview", "run_census", "task_log", "history", "timeline",
+        "run_record", "shapes", "snapshots", "tables",
+        "tracking", "watcher", "statistics", "failures", "metrics",
     ],
     "objects": [
         "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",
         "feed_owner", "feed_progress", "feeder", "feeding", "listener", "listener_group", "listeners", "freeing",
-        "forwarding", "processor", "recovery", "recoveries", "retention", "doctor",
+        "forwarding", "processor", "recovery", "recoveries", "purge", "retention", "doctor",
     ],
     "programs": [
-        "orders", "publisher", "records", "work", "task_process", "spawned", "spares", "watch", "adoption", "upkeep",
-        "attending", "slot", "forking_runner", "master", "scheduler", "demo", "demo_*", "report.*", "spark.*",
+        "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
+        "exporter", "stack", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master", "scheduler",
+        "demo", "demo_*", "report.*", "spark.*",
     ],
-    "faces": ["cli.*", "why"],
+    "faces": ["cli.*", "attention", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }
 MAY_CHANGE_REDIS = ["protocol.*"]

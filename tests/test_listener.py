@@ -153,7 +153,7 @@ def test_an_adopted_task_is_the_same_attempt_under_another_node(client, dead, li
     adopted = listener.adopt(task)
     assert adopted.fields == client.get_task(task.id).fields
     changed = {name for name in adopted.fields if adopted.fields[name] != task.fields.get(name)}
-    assert changed == {"node", "updated"} and adopted.node == listener.node
+    assert changed == {"node", "updated", "events"} and adopted.node == listener.node
     assert held(cli) == [task.id] and held(cli, OTHER) == []
     assert cli.smembers("blueque_started_tasks_video") == {f"{listener.node} 77 {task.id}"}
     with pytest.raises(NotOwner):

@@ -9,14 +9,18 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from running import Programs, outcome, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
-from blueque import keys, protocol, task_log
+from blueque import keys, process, protocol, task_log
+from blueque.cli.logs import _Printer, logs
+from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.tail import Line
+from blueque.task_log import LogLine
 
 WORK = """
     import os, sys, time
@@ -362,6 +366,33 @@ def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client
     elsewhere = run("logs", "--all", task)
     assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
     assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr
+
+
+def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_path):
+    here, task = process.host_name(), client.get_queue("work").enqueue("p")
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "stdout").write_text(f"attempt {number}\n")
+
+    def read(number, **fields):
+        cli.hset(keys.task(task), mapping={"attempt": "3", "files": "gpu-9:/var/spool/x/3", **fields})
+        return CliRunner().invoke(logs, ["--all", "--attempt", number, task], obj=Invocation(url=url), standalone_mode=False)
+
+    assert read("1", last_files=f"{here}:{tmp_path}/2").stdout == "attempt 1\n"
+    assert read("2").stdout == "attempt 2\n"
+    away = read("2", last_files="gpu-8:/srv/x/2").exception
+    assert away.message == "its files are on gpu-8" and "--attempt 2" in away.advice[0] and "/srv/x/2" in away.advice[0]
+    unknown = read("1").exception
+    assert unknown.message == "nobody knows where the files of attempt 1 are"
+    assert unknown.advice == ("Known are those of attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",)
+
+
+def test_who_follows_is_told_where_another_attempt_begins(capsys):
+    printer = _Printer(False, False, False, False)
+
+    printer.follow([LogLine("t", attempt, number, 5.5, "stdout", "x") for attempt, number in ((1, 1), (1, 2), (2, 1))], True)
+
+    assert capsys.readouterr() == ("x\nx\nx\n", "--- attempt 2 of t ---\n")
 
 
 # blueque progress

@@ -19,7 +19,7 @@ ATTRIBUTES = (
     "attempt", "token", "eta", "created", "started", "finished", "updated", "retry", "time_limit", "stall_limit",
     "memory_limit", "grace", "lead", "memory_peak", "cpu_seconds", "leaked", "lost_node", "last_seen", "failures",
     "interruptions", "last_error", "last_error_type", "requeued", "cancel", "cancelled_by", "cancel_reason",
-    "progress_at",
+    "progress", "progress_at",
 )
 WAYS = {                                               # to put a task in, each with keyword options
     "enqueue": lambda queue, **options: queue.enqueue("in", **options),
@@ -250,7 +250,7 @@ def test_every_field_of_retries_limits_and_cancelling_has_its_attribute(client, 
         "retry": Retry(5), "time_limit": 7200.0, "stall_limit": 0.5, "memory_limit": 2**33, "grace": 0.0, "lead": 60.0,
         "memory_peak": 12345, "cpu_seconds": 1.25, "leaked": 2, "lost_node": "host_1", "last_seen": 5.5, "failures": 1,
         "interruptions": 3, "last_error": "why", "last_error_type": "lost", "requeued": "0af3", "cancel": 6.5,
-        "cancelled_by": "ada", "cancel_reason": "old", "progress_at": 7.5,
+        "cancelled_by": "ada", "cancel_reason": "old", "progress": "450/1500 frames", "progress_at": 7.5,
     }
     cli.hset("blueque_task_t1", mapping={name: str(value) for name, value in values.items()} | {"retry": '{"max":5}'})
     task = client.get_task("t1")

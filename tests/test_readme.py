@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -29,7 +30,9 @@ MODULES = {
 
 
 # Alan twice: once deleted, once with limits. The second Ada has a policy; the second Grace was cancelled. Edith has a key.
-GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan", "Radia", "Barbara")
+# The last five are waited for.
+GREETED = ("Ada", "Edsger", "Grace", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan", "Radia", "Barbara",
+           "Hedy", "Ada", "Grace", "Mary", "Joan")
 
 
 class Block(NamedTuple):
@@ -69,8 +72,8 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
     ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
     assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
-        "14", "AttributeError", "cancelled", *["GPU "] * 3, "GPU of its own",
-        *(f'{{"text":"Hello {name}"}}' for name in GREETED),
+        "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "AttributeError", "cancelled", *["GPU "] * 3,
+        "GPU of its own", *(f'{{"text":"Hello {name}"}}' for name in GREETED),
         *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog
     ])
     until(lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")), what="the leaving of the listeners")
@@ -110,7 +113,11 @@ def test_links_lead_to_files():
     links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)]+)\)", text)]
     assert links
     for page, link in links:
-        assert ((ROOT / page).parent / link).is_file(), link
+        name, _, section = link.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.is_file(), link
+        titles = re.findall(r"^##+ (.*)", path.read_text(), re.M) if section else [""]
+        assert section in [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles], link
 
 
 def _as_shell(block: Block) -> str:
@@ -136,6 +143,7 @@ def _shell(script: str, directory: Path, environ: dict[str, str]) -> Iterator[su
         shell.wait()
 
 
+@functools.cache
 def _help(program: str, *verb: str) -> str:
     command = [sys.executable, "-P", "-m", MODULES[program], *verb, "--help"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

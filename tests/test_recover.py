@@ -92,7 +92,7 @@ def test_what_a_dead_listener_had_not_started_is_the_next_in_line_at_no_cost(red
     assert recover(redis) == "released"
     born = WAITING if status != "pending" else {name: WAITING[name] for name in WAITING if name != "attempt"}
     assert state() == without(before, "blueque_reserved_tasks_video_host_2") | {
-        "blueque_task_t1": born | {"status": "pending", "updated": "9.5"},
+        "blueque_task_t1": born | {"status": "pending", "queued": "9.5", "updated": "9.5"},
         "blueque_pending_tasks_video": ["t2", "t1"],
         "blueque_wake_video": {"0": 0.0},
     }
@@ -124,7 +124,7 @@ def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_
     assert recover(redis, dead_claimant="host_6") == "claimed"
     assert state() == before
     assert recover(redis, dead_claimant="host_5") == "released"
-    assert state()["blueque_task_t1"] == WAITING | {"status": "pending", "updated": "9.5"}
+    assert state()["blueque_task_t1"] == WAITING | {"status": "pending", "queued": "9.5", "updated": "9.5"}
 
 
 @pytest.mark.parametrize("by_whom", [
@@ -226,7 +226,8 @@ def test_a_task_with_a_policy_that_is_lost_is_the_next_in_line(redis, cli, state
     assert lose(redis, facts={"lost_node": DEAD}) == "pending"
     assert state() == without(before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video") | {
         "blueque_task_t1": WAITING | {
-            "status": "pending", "retry": policy, "interruptions": "1", "last_error": "gone", "last_error_type": "lost",
+            "status": "pending", "queued": "9.5",
+            "retry": policy, "interruptions": "1", "last_error": "gone", "last_error_type": "lost",
             "last_files": "host:/spool/t1/1", "lost_node": DEAD, "updated": "9.5",
         },
         "blueque_pending_tasks_video": ["t2", "t1"],
@@ -556,7 +557,7 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
     run(redis)
     protocol.start(redis, "video", "t1", "token", NODE, 77, 7.5, IDENTITY)
     ours, running = ours_of(cli), state()
-    expected = running | {"blueque_task_t1": ours | {"updated": "10.5"}}
+    expected = running | {"blueque_task_t1": running["blueque_task_t1"] | {"updated": "10.5"}}
     pasts = {
         "nothing at all": lambda: None,
         "before it was popped": lambda: protocol.enqueue(redis, "video", "t1", "in", None, now=5.5),

@@ -414,7 +414,9 @@ def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(r
     assert judge.step() == []
     assert line(cli) == ["t0", "t1", "t2", "later"]
     for task in ("t0", "t1", "t2"):
-        assert fields(cli, task).keys() - {"attempt"} == {"status", "queue", "parameters", "created", "updated"}
+        assert fields(cli, task).keys() - {"attempt", "events"} == {
+            "status", "queue", "parameters", "created", "queued", "updated",
+        }
         assert fields(cli, task)["status"] == "pending"
     assert cli.zrange("blueque_wake_video", 0, -1) == ["0"]
     # And nothing is left of the dead one.

@@ -1,4 +1,4 @@
-"""Retention: finished tasks are deleted when they are old enough."""
+"""Retention: finished tasks are deleted when they are old enough, or too many."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from blueque import protocol
-from blueque.retention import AT_ONCE
+from blueque import Client, ended, keys, protocol
+from blueque.protocol.pruning import Ended
+from blueque.scheduler import Scheduler
+from blueque.settings import Keep
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def finish(client, redis, cli):
         processor = client.get_processor(task)
         processor.start(1)
         processor.complete("out") if how == "complete" else processor.fail("why")
-        cli.hset(f"blueque_task_{task.id}", "finished", time.time() - ago)
+        cli.hset(f"blueque_task_{task.id}", mapping=dict.fromkeys(("finished", "updated"), time.time() - ago))
         return task.id
 
     return finish
@@ -37,11 +39,12 @@ def left(cli, kind="complete", queue="video"):
     return cli.lrange(f"blueque_{kind}_tasks_{queue}", 0, -1)
 
 
-def test_what_has_been_kept_long_enough_goes_and_the_rest_stays(client, finish, cli, state):
+def test_what_has_been_kept_long_enough_goes_and_the_rest_stays(client, finish, cli, everything):
     old, young = finish(ago=100), finish(ago=10)
-    assert client.get_retention({"video": {"complete": 50}}).step() is False
+    assert client.get_retention({"video": {"complete": Keep(50)}}).step() is False
     assert left(cli) == [young]
-    assert [key for key in state() if old in key] == [], "nothing is left of it"
+    named = [key for key, value in everything().items() if old in key or old in str(value)]
+    assert named == ["blueque_events_video"], "nothing else is left of it"
     assert cli.zscore("blueque_tasks_video", old) is None
 
 
@@ -49,31 +52,33 @@ def test_each_status_of_each_queue_has_its_own_age(client, finish, cli, queue):
     failed, complete, other = finish("failed", 100), finish(ago=100), finish(ago=100, queue="audio")
     cancelled = queue.enqueue("in")
     queue.cancel(cancelled)
-    ages = {"video": {"failed": 200, "complete": 50, "cancelled": 0.001}, "audio": {"failed": 1}}
+    rules = {"video": {"failed": Keep(200), "complete": Keep(50), "cancelled": Keep(0.001)}, "audio": {"failed": Keep(1)}}
     time.sleep(0.01)
-    client.get_retention(ages).step()
+    client.get_retention(rules).step()
     assert (left(cli, "failed"), left(cli), left(cli, queue="audio")) == ([failed], [], [other])
     assert left(cli, "cancelled") == [], "at the time when it was cancelled"
     assert client.get_task(complete).status is None
 
 
-def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(client, finish, cli):
-    ids = [finish(ago=100) for _ in range(AT_ONCE + 5)]
-    retention = client.get_retention({"video": {"complete": 50}})
+def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(client, finish, cli, monkeypatch):
+    monkeypatch.setattr("blueque.retention.AT_ONCE", 4)
+    ids = [finish(ago=100) for _ in range(7)]
+    retention = client.get_retention({"video": {"complete": Keep(50)}})
     assert retention.step() is True
-    assert left(cli) == ids[: AT_ONCE - 1 : -1]
+    assert left(cli) == ids[:3:-1]
     assert retention.step() is True
     assert left(cli) == []
     assert retention.step() is False
 
 
-def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish, cli):
-    stumps = [f"stump {number}" for number in range(AT_ONCE + 1)]
+def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish, cli, monkeypatch):
+    monkeypatch.setattr("blueque.retention.AT_ONCE", 4)
+    stumps = [f"stump {number}" for number in range(5)]
     cli.rpush("blueque_complete_tasks_video", *stumps)
     other = finish(queue="audio", ago=100)
     cli.rpush("blueque_complete_tasks_video", other)
     old, young = finish(ago=100), finish()
-    retention = client.get_retention({"video": {"complete": 50}})
+    retention = client.get_retention({"video": {"complete": Keep(50)}})
     while retention.step():
         pass
     assert left(cli) == [young, *stumps, other]
@@ -84,7 +89,7 @@ def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish
 def test_a_task_that_is_put_in_line_again_between_the_look_and_the_deletion_stays(client, finish, other, overtaken):
     failed = finish("failed", 100)
     overtaken(lambda: protocol.requeue(other, "video", failed, "a mark", time.time()))
-    client.get_retention({"video": {"failed": 50}}).step()
+    client.get_retention({"video": {"failed": Keep(50)}}).step()
     assert client.get_task(failed).status == "pending"
 
 
@@ -92,14 +97,14 @@ def test_one_of_1_0_0_that_says_no_more_than_when_it_was_last_changed_goes_by_th
     for task_id, updated in (("old", time.time() - 100), ("young", time.time() - 10)):
         cli.hset(f"blueque_task_{task_id}", mapping={"status": "complete", "queue": "video", "updated": updated})
         cli.lpush("blueque_complete_tasks_video", task_id)
-    client.get_retention({"video": {"complete": 50}}).step()
+    client.get_retention({"video": {"complete": Keep(50)}}).step()
     assert left(cli) == ["young"]
 
 
 def test_a_clock_that_is_wrong_here_deletes_nothing(client, finish, cli, monkeypatch):
     young = finish()
     monkeypatch.setattr("time.time", lambda now=time.time: now() + 10**9)
-    client.get_retention({"video": {"complete": 50}}).step()
+    client.get_retention({"video": {"complete": Keep(50)}}).step()
     assert left(cli) == [young]
 
 
@@ -107,18 +112,202 @@ def test_a_key_of_a_deleted_task_still_counts(client, queue):
     task_id = queue.enqueue("in", key="a key", keep="1h")
     queue.cancel(task_id)
     time.sleep(0.01)
-    client.get_retention({"video": {"cancelled": 0.001}}).step()
+    client.get_retention({"video": {"cancelled": Keep(0.001)}}).step()
     assert client.get_task(task_id).status is None
     assert queue.enqueue("in", key="a key").is_new is False
 
 
 def test_nothing_is_asked_of_redis_when_nothing_is_to_be_deleted(client):
     assert client.get_retention({"video": {}}).is_asked_for is False
-    assert client.get_retention({"video": {"failed": 1}}).is_asked_for is True
+    assert client.get_retention({"video": {"failed": Keep(1)}}).is_asked_for is True
 
 
 def test_two_that_delete_at_the_same_time_leave_nothing_and_break_nothing(client, finish, cli, other, overtaken):
     ids = [finish(ago=100) for _ in range(3)]
     overtaken(lambda: protocol.delete(other, "video", ids[0]))
-    client.get_retention({"video": {"complete": 50}}).step()
+    client.get_retention({"video": {"complete": Keep(50)}}).step()
     assert left(cli) == []
+
+
+def test_of_too_many_the_oldest_go_however_young_they_are(client, finish, cli):
+    ids = [finish() for _ in range(5)]
+    retention = client.get_retention({"video": {"complete": Keep(newest=3)}})
+    assert retention.step() is False
+    assert left(cli) == ids[:1:-1]
+    finish("failed")
+    assert retention.step() is False
+    assert left(cli) == ids[:1:-1], "those of another status do not count"
+
+
+def test_a_task_goes_for_whichever_reason_comes_first(client, finish, cli):
+    finish(ago=100)
+    first, second = finish(ago=10), finish()
+    retention = client.get_retention({"video": {"complete": Keep(50, 3)}})
+    retention.step()
+    assert left(cli) == [second, first]
+    third, fourth = finish(), finish()
+    retention.step()
+    assert left(cli) == [fourth, third, second]
+
+
+def test_without_a_word_from_anybody_what_is_old_goes_after_a_week_and_failures_after_a_quarter(client, finish, cli):
+    week, day = 7 * 86400, 86400
+    gone = [finish(ago=week + day), finish("failed", 91 * day)]
+    stay = [finish(ago=week - day), finish("failed", 89 * day)]
+    client.get_retention(client.retention_rules(["video"])).step()
+    assert [client.get_task(one).status for one in gone] == [None, None]
+    assert [client.get_task(one).status for one in stay] == ["complete", "failed"]
+
+
+def test_nothing_goes_while_a_batch_is_on_its_way_into_an_archive(client, redis, finish, cli):
+    old = finish(ago=100)
+    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    protocol.claim_batch(redis, "video", "b1", "w", {}, {}, 1.0)
+    retention.step()
+    assert left(cli) == [old]
+    protocol.mark_batch(redis, "video", "b1", "w", "deleted", {}, 2.0)
+    protocol.finish_batch(redis, "video", "b1", "w")
+    retention.step()
+    assert left(cli) == []
+
+
+def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_tasks(client, finish, cli, other, overtaken):
+    old = finish(ago=100)
+    overtaken(lambda: protocol.claim_batch(other, "video", "b1", "w", {}, {}, 1.0))
+    client.get_retention({"video": {"complete": Keep(50)}}).step()
+    assert left(cli) == [old]
+
+
+def test_a_task_that_has_ended_again_since_it_was_seen_stays(redis, finish, cli):
+    task = finish(ago=100)
+    ended = float(cli.hget(keys.task(task), "updated"))
+    assert protocol.prune(redis, "video", "complete", [Ended(task, ended - 1)]) == 0
+    assert protocol.prune(redis, "video", "failed", [Ended(task, ended)]) == 0
+    assert protocol.prune(redis, "audio", "complete", [Ended(task, ended)]) == 0
+    assert protocol.prune(redis, "video", "complete", [Ended(task, ended)]) == 1
+    assert protocol.prune(redis, "video", "complete", [Ended(task, ended)]) == 0
+
+
+def test_where_there_is_nothing_to_do_it_costs_one_round_trip(client, finish, proxy):
+    for ago in range(5):
+        finish(ago=ago)
+    retention = Client(proxy.url).get_retention(client.retention_rules(["video", "audio"]))
+    retention.step()
+    before = proxy.writes
+    assert retention.step() is False
+    assert proxy.writes - before == 1
+
+
+def test_a_queue_that_is_broken_keeps_no_other_from_being_served(client, finish, cli):
+    finish(ago=100)
+    cli.set("blueque_complete_tasks_audio", "no list")
+    retention = client.get_retention({name: {"complete": Keep(50)} for name in ("audio", "video")})
+    retention.step()
+    assert left(cli) == []
+
+
+def test_a_scheduler_deletes_in_queues_that_no_listener_serves(client, finish, cli, monkeypatch):
+    monkeypatch.setattr("blueque.scheduler.PRUNE_EVERY", 0.0)
+    finish(ago=8 * 86400), finish(ago=8 * 86400, queue="audio")
+    young = finish()
+    Scheduler(client).step()
+    assert (left(cli), left(cli, queue="audio")) == ([young], [])
+
+
+def test_more_lists_than_one_step_looks_at_have_their_turns(client, finish, cli, monkeypatch):
+    monkeypatch.setattr("blueque.retention.LISTS_AT_ONCE", 1)
+    finish(ago=100), finish(ago=100, queue="audio")
+    retention = client.get_retention({name: {"complete": Keep(50)} for name in ("audio", "video")})
+    retention.step()
+    assert len(left(cli)) + len(left(cli, queue="audio")) == 1
+    retention.step()
+    assert len(left(cli)) + len(left(cli, queue="audio")) == 0
+
+
+def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(client, finish, monkeypatch, caplog):
+    caplog.set_level("INFO", "blueque")
+    monkeypatch.setattr("blueque.retention.AT_ONCE", 1)
+    for _ in range(5):
+        finish(ago=100)
+    finish()
+    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    while retention.step():
+        pass
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("prune ")]
+    assert [line.partition("tasks=")[2].partition(":")[0] for line in said] == ["1", "4"]
+
+
+# How many
+
+
+def test_one_that_has_counted_before_another_deleted_does_not_go_below_what_is_to_stay(client, finish, cli, monkeypatch):
+    ids = [finish(ago=100) for _ in range(8)]
+    rule = {"video": {"complete": Keep(newest=4)}}
+    first, second = client.get_retention(rule), client.get_retention(rule)
+    count = ended.stock
+
+    def count_and_be_overtaken(*arguments):
+        counted = count(*arguments)
+        monkeypatch.setattr(ended, "stock", count)
+        first.step()
+        return counted
+
+    monkeypatch.setattr(ended, "stock", count_and_be_overtaken)
+    second.step()
+    assert left(cli) == ids[:3:-1]
+
+
+def test_of_two_that_have_both_counted_one_looks_again(client, finish, cli, other, overtaken):
+    ids = [finish(ago=100) for _ in range(8)]
+    seen = [Ended(one, float(cli.hget(keys.task(one), "updated"))) for one in ids]
+    # The other one knows of more of them.
+    overtaken(lambda: protocol.prune(other, "video", "complete", seen[:6], 4))
+    assert protocol.prune(client._redis, "video", "complete", seen, 4) == 0
+    assert left(cli) == ids[:3:-1]
+
+
+def test_what_is_old_goes_however_few_there_are_and_what_is_too_many_down_to_the_number(client, finish, cli):
+    finish(ago=100), finish(ago=90)
+    young = [finish(ago=10) for _ in range(3)]
+    client.get_retention({"video": {"complete": Keep(50, 2)}}).step()
+    assert left(cli) == young[:0:-1]
+
+
+def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(client, finish, cli, monkeypatch):
+    monkeypatch.setattr("blueque.retention.AT_ONCE", 2)
+    cli.rpush("blueque_complete_tasks_video", "stump 1", "stump 2")
+    old = [finish(ago=100) for _ in range(2)]
+    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    assert retention.step() is True
+    cli.ltrim("blueque_complete_tasks_video", 0, -3)
+    retention.step()
+    assert [client.get_task(one).status for one in old] == [None, None]
+
+
+def test_what_a_file_wants_no_more_than_so_many_of_stays_for_a_day(client, url, finish, cli, tmp_path):
+    file = tmp_path / "blueque.toml"
+    file.write_text("[retention]\ncomplete = { newest = 2 }\n")
+    finish(ago=25 * 3600)
+    young = [finish(ago=ago) for ago in (20 * 3600, 100, 0)]
+    rules = Client(url, config=file).retention_rules(["video"])
+    retention = client.get_retention(rules)
+    retention.step()
+    assert left(cli) == young[::-1]
+    assert retention.step() is False
+    cli.hset(keys.task(young[0]), mapping=dict.fromkeys(("finished", "updated"), time.time() - 25 * 3600))
+    client.get_retention(rules).step()
+    assert left(cli) == young[:0:-1]
+
+
+# Since when
+
+
+def test_what_is_reported_late_is_not_old_at_once(client, queue, cli):
+    task_id = queue.enqueue("in")
+    task = client.get_listener("video").listen()
+    processor = client.get_processor(task)
+    processor.start(1)
+    # Redis was away for more than a week when it ended, or the clock of the node is behind.
+    processor.report({"status": "complete", "result": "out", "finished": time.time() - 8 * 86400})
+    client.get_retention(client.retention_rules(["video"])).step()
+    assert client.get_task(task_id).result == "out"

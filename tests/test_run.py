@@ -344,7 +344,9 @@ def test_retry_without_a_time_puts_the_task_in_line_behind_the_others(redis, cli
 
     assert retry(redis, eta=None) == "pending"
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1", "t2"], "the next is at the tail"
-    assert cli.hgetall("blueque_task_t1") == WAITING | {"status": "pending", "updated": "8.5", "finished_by": "token"}
+    assert state()["blueque_task_t1"] == WAITING | {
+        "status": "pending", "queued": "8.5", "updated": "8.5", "finished_by": "token",
+    }
     assert cli.zrange("blueque_wake_video", 0, -1) == ["0"]
     assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
 
@@ -365,19 +367,21 @@ def test_release_makes_the_task_the_next_in_line_as_if_nothing_had_been(redis, c
 
     assert release(redis) == "pending"
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2", "t1"], "the next is at the tail"
-    assert cli.hgetall("blueque_task_t1") == WAITING | {"status": "pending", "updated": "8.5", "finished_by": "token"}
+    assert state()["blueque_task_t1"] == WAITING | {
+        "status": "pending", "queued": "8.5", "updated": "8.5", "finished_by": "token",
+    }
     assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
 
 
 @pytest.mark.parametrize("again", [retry, release], **NAMED)
-def test_the_next_attempt_has_the_next_number_and_nothing_of_the_one_before(redis, cli, again):
+def test_the_next_attempt_has_the_next_number_and_nothing_of_the_one_before(redis, state, again):
     bring(redis, "started")
     again(redis, **({"eta": None} if again is retry else {}))
     pop(redis)
 
     assert reserve(redis, token="next")["attempt"] == "2"
-    assert cli.hgetall("blueque_task_t1") == BORN | {
-        "status": "reserved", "updated": "6.5", "token": "next", "attempt": "2", "finished_by": "token",
+    assert state()["blueque_task_t1"] == BORN | {
+        "status": "reserved", "updated": "6.5", "token": "next", "attempt": "2", "finished_by": "token", "queued": "8.5",
     }
 
 

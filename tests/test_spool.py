@@ -19,6 +19,7 @@ from blueque import process
 from blueque import spool as module
 from blueque.errors import SpoolRefused
 from blueque.process import Reaped
+from blueque.slot import Slot
 from blueque.spool import Spool
 
 FIELDS = {"status": "reserved", "queue": "video", "parameters": "a.mov ü\udc80", "attempt": "1"}
@@ -398,6 +399,20 @@ def test_room_is_wanting_when_little_more_than_what_was_set_aside_is_left(spool,
 
 # Pruning
 
+def test_an_attempt_that_is_removed_is_gone_at_once_and_what_a_killed_process_left_of_it_later(spool, monkeypatch):
+    attempt = spool.create("task", 1, {})
+    attempt.mark_reported()
+    removed = []
+    monkeypatch.setattr("blueque.spool._remove_tree", lambda path: removed.append((path, os.path.exists(attempt.path))))
+    spool.prune(float("inf"))
+    monkeypatch.undo()
+    assert (removed[-1][0], removed[-1][1]) == (f"{spool.root}/blanks/{os.getpid()}.gone", False)
+    left = f"{spool.root}/blanks/999999999.gone"
+    os.rename(removed[-1][0], left)
+    spool.prune(0.0)
+    assert not os.path.exists(left)
+
+
 def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     reported(spool, "old", 1, 1000.0)
     reported(spool, "edge", 1, 2000.0)
@@ -405,6 +420,63 @@ def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
     assert spool.prune(2000.0) == 1
     assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported", "open", "blanks"}
+
+
+def test_when_the_spool_takes_too_much_the_longest_reported_go_until_it_does_not(spool, root):
+    for name, at in (("older", 1000.0), ("old", 2000.0), ("young", 3000.0)):
+        attempt = reported(spool, name, 1, at)
+        Path(attempt.path, "stdout").write_bytes(b"x" * 2**20)
+        Path(attempt.path, "deeper").mkdir()
+        Path(attempt.path, "deeper", "checkpoint").write_bytes(b"x" * 2**20)
+    unreported = Path(spool.create("unreported", 1, FIELDS).path, "stdout")
+    unreported.write_bytes(b"x" * 2**20)
+    assert spool.shrink(2**33).removed == 0
+    shrunk = spool.shrink(6 * 2**20)
+    assert shrunk.removed == 1 and 6 * 2**20 > shrunk.size >= 5 * 2**20
+    assert {path.name for path in root.iterdir()} == {"old", "young", "unreported", "open", "blanks"}
+    shrunk = spool.shrink(1)
+    assert shrunk.removed == 2 and shrunk.size >= 2**20, "what Redis does not know stays"
+    assert {path.name for path in root.iterdir()} == {"unreported", "open", "blanks"}
+
+
+def test_what_the_next_attempt_may_go_on_from_goes_last(spool, root):
+    for name, at in (("wanted", 1000.0), ("young", 3000.0)):
+        attempt = reported(spool, name, 1, at)
+        Path(attempt.path, "checkpoint").mkdir()
+        Path(attempt.path, "checkpoint", "state").write_bytes(b"x" * 2**20)
+    spool.attempt("wanted", 1).mark_reported(is_wanted=True)
+    assert spool.shrink(1.5 * 2**20).removed == 1
+    assert spool.prune(4000.0, but_wanted=True) == 0
+    assert {path.name for path in root.iterdir()} == {"wanted", "open", "blanks"}
+    assert spool.prune(4000.0) == 1
+
+
+@pytest.mark.parametrize(("full_with", "left"), [({"done"}, {"wanted"}), ({"done", "wanted"}, set())])
+def test_a_full_disk_takes_what_the_next_attempt_may_go_on_from_only_if_nothing_else_helps(
+    spool, root, monkeypatch, full_with, left
+):
+    for name in ("done", "wanted"):
+        reported(spool, name, 1, 1000.0)
+    spool.attempt("wanted", 1).mark_reported(is_wanted=True)
+    real = os.statvfs(root)
+    known = {name: getattr(real, name) for name in dir(real) if name.startswith("f_")}
+
+    def statvfs(_):
+        is_full = any((root / name).exists() for name in full_with)
+        return SimpleNamespace(**{**known, "f_bavail": 0 if is_full else known["f_bavail"]})
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert Slot._make_room(SimpleNamespace(_spool=spool)) is None
+    assert {path.name for path in root.iterdir()} & {"done", "wanted"} == left
+
+
+def test_a_share_of_the_disk_is_a_limit_too(spool, root, monkeypatch):
+    attempt = reported(spool, "old", 1, 1000.0)
+    Path(attempt.path, "stdout").write_bytes(b"x" * 2**20)
+    disk = os.statvfs(root)
+    share = 2**19 / (disk.f_blocks * disk.f_frsize)
+    assert spool.shrink(8 * share).removed == 0
+    assert spool.shrink(share) == (1, 0)
 
 
 def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):

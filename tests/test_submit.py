@@ -222,12 +222,14 @@ def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, c
 
 
 @pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
-def test_delete_leaves_nothing_of_a_finished_task(redis, cli, state, status):
+def test_delete_leaves_nothing_of_a_finished_task(redis, state, everything, status):
     protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
     finish(redis, "t1", status)
+    assert "blueque_history_t1" in everything()
 
     assert protocol.delete(redis, "video", "t1") is True
     assert state() == {"blueque_queues": {"video": 0.0}, "blueque_wake_video": {"0": 0.0}}
+    assert [key for key in everything() if "t1" in key] == []
 
 
 def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alone(redis, cli):

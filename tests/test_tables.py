@@ -181,7 +181,7 @@ def test_entries_without_a_task_are_kept_if_that_is_asked_for(client, foreign):
 def test_what_no_column_holds_is_in_other(client, redis, foreign):
     good, odd = read(client, "complete", ARCHIVE_FIELDS)
 
-    assert json.loads(good["other"]) == {"token": TOKEN, "finished_by": TOKEN, "100 %s": '"a"\n%d'}
+    assert json.loads(good["other"]) == {"token": TOKEN, "finished_by": TOKEN, "events": "3", "100 %s": '"a"\n%d'}
     assert json.loads(odd["other"]) == {
         "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"), "created": "abc", "updated": "1e300",
         "started": "nan", "finished": "", "pid": "99999999999999999999", "attempt": "4294967296", "priority": "5.5",

@@ -129,10 +129,9 @@ def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
     assert rest == [f"{number:04}" for number in range(801, 1000)]     # the line in which it begins may be a part of one
 
 
-def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_the_hole(files, monkeypatch, tmp_path):
-    monkeypatch.setattr(tail, "KEPT", 2**22)
+def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_the_hole(files, tmp_path):
     path, written = files(), 0
-    tailing = Tail(path)
+    tailing = Tail(path, kept=2**22)
     for number in range(8):
         written += len(block := b"".join(b"%07d\n" % line for line in range(number * 131_072, (number + 1) * 131_072)))
         files(block)
@@ -209,14 +208,13 @@ def test_who_comes_after_somebody_whose_lines_nobody_took_reads_them_again(files
     assert all(line.is_head for line in second.news())
 
 
-def test_only_a_file_that_is_ours_alone_is_thinned_out(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(tail, "KEPT", 2**20)
+def test_only_a_file_that_is_ours_alone_is_thinned_out(files, tmp_path):
     own = tmp_path / "own"
     own.write_bytes(b"x" * 2**22)
     for make in (os.symlink, os.link):
         (tmp_path / "stdout").unlink(missing_ok=True)
         make(own, tmp_path / "stdout")
-        Tail(str(tmp_path)).look(1.0)
+        Tail(str(tmp_path), kept=2**20).look(1.0)
     assert own.read_bytes() == b"x" * 2**22
 
 

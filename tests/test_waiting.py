@@ -440,7 +440,7 @@ def test_an_attempt_that_redis_had_lost_holds_again_what_it_held_and_leaves_its_
 
     after = state()
     after["blueque_task_t1"].pop("priority", None)
-    assert after == before | {"blueque_task_t1": ours | {"updated": "9.5"}}
+    assert after == before | {"blueque_task_t1": before["blueque_task_t1"] | {"updated": "9.5"}}
 
 
 def test_a_task_that_is_requeued_stands_in_its_own_line_and_holds_nothing(redis, state):
@@ -452,6 +452,7 @@ def test_a_task_that_is_requeued_stands_in_its_own_line_and_holds_nothing(redis,
     assert state() == AROUND | LISTED | {
         "blueque_task_t1": PENDING | {
             "updated": "9.5", "needs": "lock:licence=1", "attempt": "1", "finished_by": "token", "requeued": "mark",
+            "queued": "9.5",
         },
         f"blueque_line_{LICENCE}_video": ["t1"],
         "blueque_queue_video": {"max_concurrency": "1"},

@@ -62,6 +62,16 @@ def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcom
         raise
 
 
+def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) -> list[Outcome]:
+    """Do it to each, print at once what became of it unless it is to be JSON, and return all of it."""
+    outcomes = []
+    for outcome in act(tasks, action):
+        outcomes.append(outcome)
+        if not as_json:
+            print_outcome(outcome)
+    return outcomes
+
+
 def print_outcome(outcome: Outcome) -> None:
     """Print what became of a task, and on standard error why it did not become what was wanted."""
     if outcome.status is not None:

@@ -38,7 +38,7 @@ def archive(
     """Move the finished tasks of a queue from Redis into Parquet files.
 
     \b
-    blueque archive video.encode /data/archive --older-than 7d
+    blueque archive video.encode /data/archive --older-than 1d
 
     The files are below DIRECTORY, which is made if need be: queue=video.encode/day=2026-11-21/, by the day, in UTC, on
     which a task finished. Several queues may share it. A task is deleted from Redis when its file is complete, and not

@@ -52,7 +52,7 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
     return DURATION.convert(value, parameter, context) if value else math.inf
 
 
-@click.command(cls=_WithWait)
+@click.command(cls=_WithWait, short_help="Have tasks never run, or end them while they run.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
@@ -86,7 +86,7 @@ def cancel(
     client = invocation.client()
     inspector = client.get_inspector()
     tasks, code = choose(inspector, ids)
-    _ask(inspector, tasks, is_sure)
+    _ask(inspector, tasks, is_sure, "-" in ids)
     outcomes = []
     for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, invocation.is_utc)):
         outcomes.append(outcome)
@@ -103,7 +103,7 @@ def cancel(
     return code_of(outcomes, code)
 
 
-def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool) -> None:
+def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     """Have a person say that what runs may end."""
     running = [task for task in tasks if task.status == "started" and task.cancel is None]
     if not running or is_sure:
@@ -123,7 +123,7 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool) -> None:
         which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
         question = f"Cancel all {len(tasks)}?"
     facts = f"{which} running, and {work} of work would be lost"
-    require_consent(False, facts, question, show.table(_RUNNING, rows))
+    require_consent(False, facts, question, show.table(_RUNNING, rows), has_ids=has_ids)
 
 
 def _cancel(client: Client, task: Task, by: str | None, reason: str | None, is_utc: bool) -> str:

@@ -44,8 +44,8 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     blueque doctor
     blueque doctor --fix
 
-    It reads every key, so it is for people, not for a program that runs all the time. The exit code is 75 if there is a
-    failure or a warning.
+    It reads every key, with SCAN, which no other verb does: it is for people, not for a program that runs all the time. The
+    exit code is 75 if there is a failure or a warning.
     """
     the_doctor = invocation.client().get_doctor()
     checks = the_doctor.check()

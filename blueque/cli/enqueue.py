@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 
+from blueque import commands
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
+from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.json_text import as_json, as_text
 from blueque.task import Task
@@ -93,17 +95,30 @@ def enqueue(
         return
     if key_field is not None:
         raise click.UsageError("--key-field goes with --lines; for one task it is --key")
-    parameters = _one(source, as_text if is_text else as_json, is_text)
+    parameters = parameters_of(source, is_text)
     task = (
         sink.enqueue(parameters, key=key, **options) if due is None
         else sink.schedule(parameters, due, key=key, **options)
     )
     click.echo(task)
     if not task.is_new:
-        _remark(client.get_inspector().tasks([task])[0])
+        remark(client.get_inspector().tasks([task])[0])
+    elif due is None and _is_watched():
+        warn_of_nobody(client, queue)
 
 
-def _remark(task: Task) -> None:
+def warn_of_nobody(client: Client, queue: str) -> None:
+    """Say so when a queue has no listener: its name may be a mistake."""
+    if not client.get_inspector().listeners(queue):
+        show.talk(f"No listener serves {queue} now, so it waits: {commands.serve(queue)}")
+
+
+def _is_watched() -> bool:
+    """Tell whether a person sees what is said: a script may well run before its listener does."""
+    return sys.stderr.isatty()
+
+
+def remark(task: Task) -> None:
     """Say what the task is that has the key already."""
     if task.status is None:
         show.talk("Not new: the task with that key was deleted, and the key still counts.")
@@ -112,7 +127,9 @@ def _remark(task: Task) -> None:
         show.talk(f"Not new: that task is {task.status}{again}")
 
 
-def _one(source: str | None, read: Read, is_text: bool) -> Any:
+def parameters_of(source: str | None, is_text: bool) -> Any:
+    """Return what was given on the command line for one task."""
+    read: Read = as_text if is_text else as_json
     if source is None:
         if is_text:
             raise click.UsageError("--text needs a string, @FILE, or - for standard input")

@@ -17,8 +17,10 @@ from blueque.cli.failure import (
     CONFIGURATION,
     FORBIDDEN,
     INTERRUPTED,
+    MISSING,
     PIPE,
     REFUSED,
+    TIMED_OUT,
     USAGE,
     Failure,
 )
@@ -36,6 +38,7 @@ from blueque.errors import (
     NodeTaken,
     NoJava,
     NoServer,
+    NoSuchTask,
     NotCancellable,
     NotFailed,
     NotFinished,
@@ -51,6 +54,7 @@ from blueque.errors import (
     SparkEnded,
     SpoolRefused,
     SubmitFailed,
+    WaitTimedOut,
 )
 
 # The first that fits counts.
@@ -59,6 +63,8 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotCancellable, REFUSED, ""),
     (NotFailed, REFUSED, ""),
     (InvalidInput, USAGE, ""),
+    (NoSuchTask, MISSING, ""),
+    (WaitTimedOut, TIMED_OUT, ""),
     (NotOwner, REFUSED, ""),
     (FeedTaken, REFUSED, ""),
     (NotFree, REFUSED, ""),

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from blueque.cli import show
+from blueque.cli.pace import left_of, progress_words, usual_of
+from blueque.estimate import LATE
+from blueque.inspector import Signs
 from blueque.lines import parse_needs
 from blueque.places import HELD
+from blueque.protocol.attempt import LOST
 from blueque.retry import Retry
 from blueque.task import FIELDS, Task
+from blueque.wording import ago
 
 _NUMBERS = (
     "priority", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak",
@@ -24,17 +29,22 @@ _TEXTS = (
 _LIMITS = {"time_limit": "time", "stall_limit": "stall", "memory_limit": "memory", "grace": "grace", "lead": "lead"}
 _LARGE = 1 << 20                                       # an amount of this, or more, is one of bytes
 _KEPT = "An earlier attempt counts no more; a late result of it stays there."
+_PRINTED = "What the attempt before has printed lies there."
+_BESIDE = 40                                           # columns for a label, and for what stands behind a cut value
 
 
-def facts(task: Task, now: float, is_utc: bool) -> list[tuple[str, str]]:
+def facts(task: Task, signs: Signs, is_utc: bool) -> list[tuple[str, str]]:
     """Return label and text of everything that is known of the task, but for its token: who presents that owns it."""
+    now = signs.now
     told = {
         "task": task.id, "queue": task.queue, "key": task.key, "run": task.run, "state": _state(task),
         "priority": task.fields.get("priority"),
-        "needs": _needs(task), "node": task.node, "pid": task.fields.get("pid"), "devices": task.fields.get("devices"),
+        "needs": _needs(task), "where": _where(task), "devices": task.fields.get("devices"),
         "lock": _lock(task),
         **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
-        "progress": _progress(task, now), "cancel": _cancel(task, now), "lost": _lost(task, now, is_utc),
+        "progress": _progress(task, now), "checkpoint": _checkpoint(task, signs), "usual": _usual(signs),
+        "signs": _signs(task, signs), "cancel": _cancel(task, now),
+        "lost": _lost(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
         "retry": _retry(task), "last_error": _last_error(task), "limits": _limits(task), "used": _used(task),
         "files": task.files, **_earlier(task),
@@ -91,7 +101,29 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
         when = f"{show.span(now - seconds)} ago"
     if name == "finished" and task.started is not None:
         when += f", ran {show.span(seconds - task.started)}"
+    if name == "started" and (waited := _waited(task)) is not None:
+        when += f", waited {show.span(waited)}"
     return f"{show.stamp(seconds, is_utc)}  ({when})"
+
+
+def _waited(task: Task) -> float | None:
+    """Return how long it had been in line when it began; None of an attempt that is not the first, or when nobody knows."""
+    came = max((at for at in (task.created, task.eta) if at is not None), default=None)
+    is_first = (task.attempt or 1) == 1 and task.requeued is None
+    return None if came is None or task.started is None or not is_first else max(task.started - came, 0.0)
+
+
+def _where(task: Task) -> str | None:
+    if task.node is None:
+        return None
+    pid = f", pid {task.fields['pid']}" if "pid" in task.fields else ""
+    return f"{task.node}{pid}"
+
+
+def _signs(task: Task, signs: Signs) -> str | None:
+    """Return when who has to do with it was last heard of."""
+    told = {"listener": signs.beat, "progress": task.progress_at if task.status in HELD else None, "output": signs.printed}
+    return ", ".join(f"{name} {ago(signs.now - at)}" for name, at in told.items() if at is not None) or None
 
 
 def _needs(task: Task) -> str | None:
@@ -111,10 +143,61 @@ def _lock(task: Task) -> str | None:
 
 
 def _progress(task: Task, now: float) -> str | None:
-    text = task.fields.get("progress")
+    text = progress_words(task)
     if text is None or task.progress_at is None:
         return text
-    return f"{text}  ({show.span(now - task.progress_at)} ago)"
+    left = left_of(task, now)[1]
+    words = "" if left is None else f"  {left}" if left == LATE else f"  {left} left"
+    return f"{text}  ({show.span(now - task.progress_at)} ago){words}"
+
+
+def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
+    """Return where the next attempt is to go on, for JSON."""
+    its = signs.checkpoint
+    if not its:
+        return None
+    attempt, at = its.get("attempt", ""), _seconds(its.get("at"))
+    return {
+        "attempt": int(attempt) if attempt.isdecimal() else None, "value": _json(its.get("value")),
+        "files_left": its.get("files_left"), **show.times(at=at),
+    }
+
+
+def _checkpoint(task: Task, signs: Signs) -> str | None:
+    """Return where the next attempt is to go on, and since when that is known."""
+    its, at = signs.checkpoint, _seconds(signs.checkpoint.get("at"))
+    if not its:
+        return None
+    known = _json(its.get("value"))
+    text = known if isinstance(known, str) and known == its.get("value") else json.dumps(known, ensure_ascii=False)
+    value = show.within(show.clean(text if "value" in its else "files only"), max(show.terminal_width() - _BESIDE, _BESIDE))
+    number = its.get("attempt")
+    whose = f", of attempt {number}" if number != str(task.attempt) else ""
+    where = f"\nits directory stays at {its['files_left']}" if "files_left" in its else ""
+    return f"{value}, {ago(None if at is None else signs.now - at)}{whose}{where}"
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:                                 # by another program's grace
+        return None
+
+
+def _json(text: str | None) -> Any:
+    """Return a value; as text what is no JSON, or could not be said again."""
+    try:
+        value = None if text is None else json.loads(text)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _usual(signs: Signs) -> str | None:
+    """Return how long such a task mostly runs, if it does not tell how far it is."""
+    words = usual_of(signs.usual)
+    return None if words is None else f"{words.removeprefix('usual ')}: half of those that completed in this queue of late"
 
 
 def _cancel(task: Task, now: float) -> str | None:
@@ -190,5 +273,6 @@ def _earlier(task: Task) -> dict[str, str]:
     """Tell of an earlier attempt that may still report, though nobody waits for it."""
     told = {} if task.requeued is None else {"requeued": "A person had it put in line again."}
     if task.last_files is not None:
-        told["last_files"] = f"{task.last_files}\n{_KEPT}"
+        may_report = task.requeued is not None or task.last_error_type in LOST
+        told["last_files"] = f"{task.last_files}\n{_KEPT if may_report else _PRINTED}"
     return told

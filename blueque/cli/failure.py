@@ -7,6 +7,7 @@ import click
 BUG = 1                                                # unexpected: please report
 USAGE = 2                                              # wrong usage, ambiguous id
 MISSING = 3                                            # no such task, queue, node
+NOT_COMPLETE = 4                                       # what was waited for has failed, was cancelled, or lost
 REFUSED = 5                                            # the object is not in a state that allows it
 UNCONFIRMED = 6                                        # it needs a yes: there is no terminal to ask on, or the answer was no
 AWAY = 69                                              # Redis does not answer, or cannot serve now

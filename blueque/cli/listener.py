@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, MutableSequence, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,8 @@ from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
     DURATION,
     Invocation,
+    LogLimit,
+    Room,
     config_option,
     debug_option,
     limit_options,
@@ -23,7 +26,6 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
-from blueque.cli.show import talk
 from blueque.config import MAX_SLOTS, ON_TERM
 from blueque.errors import InvalidInput
 from blueque.limits import fields
@@ -79,6 +81,14 @@ class _WithProgram(click.Command):
 @click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in each slot, for all its tasks.")
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
+@click.option(
+    "--spool-limit", type=Room(), metavar="SIZE|PERCENT",
+    help="How much room all of them may take before the oldest go; else BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
+)
+@click.option(
+    "--log-limit", type=LogLimit(), metavar="SIZE",
+    help="How much a task may print, to stdout and to stderr, before the middle goes; else BLUEQUE_LOG_LIMIT, 1GiB.",
+)
 @click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
 @click.option("--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s.")
 @click.option("--lost-after", type=DURATION, help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.")
@@ -106,6 +116,8 @@ def command(
     preload: tuple[str, ...],
     spool: str | None,
     keep: float | None,
+    spool_limit: float | None,
+    log_limit: int | None,
     beat: float | None,
     lease: float | None,
     lost_after: float | None,
@@ -141,7 +153,8 @@ def command(
         raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
     if is_spawned and preload:
         raise click.UsageError("--preload is for forks: a fresh interpreter (--spawn) imports everything itself")
-    _warn_of_swallowed(program or [])
+    _refuse_swallowed(program or [])
+    program = program[1:] if program and program[0] == "--" else program
     config, client = invocation.config, invocation.client()    # refuses a bad address; does not connect
     said = config.listener
     amounts = _amounts(resources) or said.get("resources", {})
@@ -162,38 +175,50 @@ def command(
     choices = [
         names, select, weights, slots or said.get("slots", 1), url, source,
         spool or settings.spool(otherwise=said.get("spool")), client.max_bytes,
-        said.get("keep", KEEP) if keep is None else keep, handler, program,
+        said.get("keep", KEEP) if keep is None else keep, *_room(said, spool_limit, log_limit), handler, program,
         _held_to({**said.get("limits", {}), **given}), timing, policy.to_text() if policy else None,
         on_term or said.get("on_term") or ("drain" if is_in_container() else "leave"),
-        amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given), config.path,
+        amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given),
+        client.retention_rules(names), settings.statistics_keep(otherwise=config.statistics_keep), config.path,
     ]
     _become_master(choices)
 
 
-def _warn_of_swallowed(program: Sequence[str]) -> None:
-    """Say so when options that look like our own stand among the arguments of the program, unless -- comes before."""
+def _room(said: Mapping[str, Any], spool_limit: float | None, log_limit: int | None) -> tuple[float, int]:
+    """Return how much room the spool may take, and each file that a task prints to."""
+    try:
+        return (
+            spool_limit or settings.spool_limit(otherwise=said.get("spool_limit")),
+            log_limit or settings.log_limit(otherwise=said.get("log_limit")),
+        )
+    except InvalidInput as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+
+
+def _refuse_swallowed(program: Sequence[str]) -> None:
+    """Refuse options that look like our own among the arguments of the program, unless -- comes before."""
     arguments = program[1 : program.index("--") if "--" in program else None]
     options = [one for one in command.params if isinstance(one, click.Option)]
-    known = {name: one for one in options for name in (*one.opts, *one.secondary_opts)}
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        option = known.get(word.partition("=")[0])
-        if option is not None:
-            has_value = not option.is_flag and "=" not in word and bool(following)
-            shown = f"{word} {following}" if has_value else word
-            talk(f"blueque-listener: {shown} is given to {program[0]}; options of the listener go before --exec")
+    known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+    for word in arguments:
+        if word.partition("=")[0] in known:
+            raise click.UsageError(
+                f"{word} would be given to {program[0]}: options of the listener go before --exec. If that is meant: "
+                f"--exec -- {shlex.join(program)}"
+            )
 
 
 def _of_queues(
     config: Config, names: Sequence[str], retry: Retry | None, given: Mapping[str, int | float]
 ) -> dict[str, list[object]]:
-    """Return, of each queue of which the file says something, what its tasks are held to: limits, policy, retention."""
+    """Return, of each queue of which the file says something, what its tasks are held to: limits and policy."""
     found: dict[str, list[object]] = {}
     for name in names:
         if name in config.queues:
             its = config.queues[name]
             policy = next((one for one in (retry, its.retry, config.listener.get("retry")) if one is not None), None)
             limits = {**config.listener.get("limits", {}), **its.limits, **given}
-            found[name] = [_held_to(limits), policy.to_text() if policy else None, dict(its.retention)]
+            found[name] = [_held_to(limits), policy.to_text() if policy else None]
     return found
 
 

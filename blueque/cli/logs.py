@@ -33,7 +33,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
 @click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="The tasks that run in this queue.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended; of a queue, for ever.")
 @click.option("-n", "--lines", "count", type=click.IntRange(0), help=f"So many of the last lines; else {SHOWN}.")
 @click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one.")
@@ -60,9 +60,11 @@ def logs(
     blueque logs -f 4f1e2c80
     blueque logs -f -q render
 
+    With -f -q it goes on until Ctrl-C, also when nothing runs: the next task is followed, too.
+
     Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt; its listener adds to them about once
     a second, and the times are those at which it read the lines. All of it is in files on the node where it ran. With
-    --json each line is an object of its own.
+    --json each line is an object of its own, in one line of the output.
     """
     if want_all and (follow or queues or len(prefixes) != 1):
         raise click.UsageError("--all wants one ID, and does not go with --follow or --queue")
@@ -74,7 +76,7 @@ def logs(
     wanted = _Wanted(attempt, stream)
     if want_all:
         task = client.get_task(tasks[0])
-        printer.print(wanted.of(_from_files(task, attempt), attempt or task.attempt))
+        printer.print(wanted.of(_from_files(task, attempt), None))
         return
     shown = SHOWN if count is None and show.is_terminal() else count
     places = [_show(client, task_id, wanted, shown, printer, follow) for task_id in tasks]
@@ -82,7 +84,7 @@ def logs(
         _follow(client, places, queues, wanted, printer)
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Return what may be printed on any terminal: without colours, and with what would move it written out."""
     return "\t".join(map(show.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
 
@@ -119,12 +121,14 @@ class _Printer:
             before = f"{show.short_id(line.task)} | " if self._has_prefix else ""
             if self._has_times:
                 before += f"{show.stamp(line.at or None, self._is_utc)} | "
-            click.echo(before + _harmless(line.text))
+            click.echo(before + harmless(line.text))
 
     def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
         """Print lines of several tasks, as they come. is_whole: no stream of them is left out."""
         for line in lines:
             attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
+            if line.attempt > attempt and not self._as_json:
+                show.talk(f"--- attempt {line.attempt} of {show.short_id(line.task)} ---")
             if is_whole and attempt == line.attempt:
                 self.gap(line.task, line.number - number - 1)
             self.print([line])
@@ -200,14 +204,32 @@ def _follow(
 
 def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     """Yield all that an attempt has printed, from its files, if they are here."""
-    host, _, directory = (task.files or task.last_files or "").partition(":")
-    if not directory:
-        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
-    number = attempt or task.attempt or 1
-    path = os.path.join(os.path.dirname(directory), str(number)) if attempt else directory
+    number, host, path = _directory_of(task, attempt)
     if host != process.host_name():
-        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all {task.id}, or look into {path}")
+        which = f" --attempt {attempt}" if attempt else ""
+        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
     if not os.path.isdir(path):
         raise Failure(MISSING, f"there is no {path} on this node, or not any more")
     for line in tail.read(path):
         yield LogLine(task.id, number, line.number, line.at, line.stream, line.text)
+
+
+def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
+    """Return the number of the attempt, or of the last one, and host and directory of its files."""
+    known: dict[int, tuple[str, str]] = {}
+    for text in (task.files, task.last_files):
+        host, _, path = (text or "").partition(":")
+        name = os.path.basename(path)
+        if name.isdecimal():
+            known.setdefault(int(name), (host, path))
+    if not known:
+        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
+    number = attempt or next(iter(known))
+    if number in known:
+        return number, *known[number]
+    for host, path in known.values():                  # it may have run on the same node
+        beside = os.path.join(os.path.dirname(path), str(number))
+        if host == process.host_name() and os.path.isdir(beside):
+            return number, host, beside
+    places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
+    raise Failure(MISSING, f"nobody knows where the files of attempt {number} are", f"Known are those of attempt {places}")

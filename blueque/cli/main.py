@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from difflib import get_close_matches
 
 import click
@@ -14,39 +16,58 @@ from blueque.errors import RedisAway
 # name: (module, its command)
 _VERBS = {
     "status": ("blueque.cli.status", "status"),
-    "ls": ("blueque.cli.tasks", "ls"),
+    "ls": ("blueque.cli.ls", "ls"),
     "show": ("blueque.cli.tasks", "show_task"),
     "why": ("blueque.cli.why", "why"),
     "logs": ("blueque.cli.logs", "logs"),
+    "top": ("blueque.cli.top", "top"),
+    "stack": ("blueque.cli.stack", "stack"),
+    "history": ("blueque.cli.history", "history"),
+    "timeline": ("blueque.cli.timeline", "timeline"),
+    "stats": ("blueque.cli.stats", "stats"),
+    "failures": ("blueque.cli.failures", "failures"),
+    "metrics": ("blueque.cli.metrics", "metrics"),
     "doctor": ("blueque.cli.doctor", "doctor"),
     "enqueue": ("blueque.cli.enqueue", "enqueue"),
+    "run": ("blueque.cli.run", "run_task"),
+    "wait": ("blueque.cli.wait", "wait"),
     "feed": ("blueque.cli.feed", "feed"),
     "feeds": ("blueque.cli.feeds", "feeds"),
     "cancel": ("blueque.cli.cancel", "cancel"),
     "requeue": ("blueque.cli.requeue", "requeue"),
+    "delete": ("blueque.cli.deletion", "delete"),
+    "prune": ("blueque.cli.deletion", "prune"),
     "priority": ("blueque.cli.waiting", "priority"),
     "first": ("blueque.cli.waiting", "first"),
     "move": ("blueque.cli.waiting", "move"),
+    "queue": ("blueque.cli.queue", "queue"),
     "pause": ("blueque.cli.queues", "pause"),
     "resume": ("blueque.cli.queues", "resume"),
     "limit": ("blueque.cli.queues", "limit"),
     "runs": ("blueque.cli.runs", "runs"),
     "gc": ("blueque.cli.runs", "gc"),
     "node": ("blueque.cli.node", "node"),
+    "schedule": ("blueque.cli.schedule", "schedule"),
+    "export": ("blueque.cli.export", "export"),
     "archive": ("blueque.cli.archive", "archive"),
     "progress": ("blueque.cli.telling", "progress"),
+    "config": ("blueque.cli.config", "config"),
+    "init": ("blueque.cli.init", "init"),
+    "completion": ("blueque.cli.completion", "completion"),
+    "help": ("blueque.cli.help", "help_verb"),
 }
-# What the help says, in so few lines that it fits a terminal.
-_HELP = [
-    ("status, ls, node", "Everything on one screen; list tasks; drain nodes."),
-    ("show, why, logs", "All about a task; why it waits; what it prints."),
-    ("doctor, runs, gc", "Check everything; show runs, and clear up after them."),
-    ("enqueue, feed, feeds", "Put tasks in a queue; feed it from files; how far."),
-    ("cancel, requeue", "Have tasks never run, or end; put them in line again."),
-    ("priority, first, move", "Have waiting tasks run sooner, later, or elsewhere."),
-    ("pause, resume, limit", "Have nothing, or only so many tasks, of a queue run."),
-    ("archive, progress", "Move ended tasks into files; in a task: how far."),
-]
+# What the help leaves to that of another verb.
+ALIASES = {"pause": "queue pause", "resume": "queue resume", "limit": "queue limit"}
+# What the help says, in so few lines that it fits a terminal; what each does, `blueque help verbs` says.
+_GROUPS = {
+    "Watch": ("status", "top", "ls", "show", "why", "logs", "history", "timeline", "stack", "schedule",
+              "node", "stats", "failures", "metrics", "runs", "feeds"),
+    "Put in": ("enqueue", "run", "wait", "feed"),
+    "Change": ("cancel", "requeue", "delete", "priority", "first", "move", "queue"),
+    "Keep": ("archive", "export", "prune", "gc", "doctor"),
+    "Set up": ("config", "init", "completion", "help"),
+    "In a task": ("progress",),
+}
 
 
 class _Verbs(click.Group):
@@ -69,8 +90,8 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(_HELP)
+        with formatter.section("Verbs (what each does: blueque help verbs)"):
+            formatter.write_dl([(label, ", ".join(verbs)) for label, verbs in _GROUPS.items()])
 
 
 @click.group(cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
@@ -79,10 +100,8 @@ class _Verbs(click.Group):
 @pass_invocation
 @click.pass_context
 def blueque(context: click.Context, invocation: Invocation) -> None:
-    """A queue for tasks that run from minutes to days, on plain Redis.
-    Alone it prints the status. More about a verb: blueque VERB --help
-
-    \b
+    """\b
+    A queue for long tasks on plain Redis. More of a verb: blueque VERB --help
     blueque enqueue video.encode '{"input": "a.mov"}'
     """
     if context.invoked_subcommand is not None:
@@ -98,6 +117,10 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
 
 def main() -> None:
     """Run the blueque program."""
+    if "_BLUEQUE_COMPLETE" in os.environ:              # a shell asks: what could come next?
+        from blueque.cli.completion import answer  # here: all else does without
+
+        sys.exit(answer(blueque, os.environ["_BLUEQUE_COMPLETE"]))
     run(blueque, "blueque")
 
 

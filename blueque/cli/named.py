@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from blueque.cli.failure import MISSING, Failure
 from blueque.inspector import Inspector
@@ -15,3 +16,17 @@ def queues_named(inspector: Inspector, names: Sequence[str]) -> list[str]:
         if name not in known:
             raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
     return list(dict.fromkeys(names)) or known
+
+
+def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Return the queues that match any of the patterns, all without one; every one must match at least one queue."""
+    if not patterns:
+        return list(queues)
+    matching: set[str] = set()
+    for pattern in patterns:
+        # A name stands for itself first: it may hold what means something else in a pattern.
+        found = [pattern] if pattern in queues else [queue for queue in queues if fnmatchcase(queue, pattern)]
+        if not found:
+            raise Failure(MISSING, f"no queue {pattern!r}", "See the names: blueque status")
+        matching.update(found)
+    return sorted(matching)

@@ -9,6 +9,7 @@ import click
 from blueque.cli import show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
+from blueque.cli.nodes import node_ls, node_show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
 from blueque.nodes import Node
@@ -24,7 +25,11 @@ _WHY_NOT = {
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def node() -> None:
-    """Tell listeners what to do, wherever they are."""
+    """See listeners, and tell them what to do, wherever they are."""
+
+
+node.add_command(node_ls)
+node.add_command(node_show)
 
 
 @node.command(short_help="Have listeners take nothing new, and leave.")
@@ -47,7 +52,7 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     listeners = invocation.client().get_listeners()
     found = listeners.find(name)
     if not found:
-        raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque status")
+        raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls")
     able = [one for one in found if one.state not in _WHY_NOT]
     ids = {one.id for one in able}                     # a listener of several queues is one of each of them
     if len(ids) > 1:

@@ -64,6 +64,10 @@ class Invocation:
         except InvalidInput as error:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
+            settings.statistics_keep()
+        except InvalidInput as error:                  # which names its variable
+            raise Failure(CONFIGURATION, str(error)) from error
+        try:
             return Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
         except InvalidInput as error:
             raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
@@ -96,6 +100,30 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             return int(value)
         try:
             return settings.parse_size(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+class Room(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Bytes, or a share of the disk below 1, written as 50GiB or 20%."""
+
+    name = "room"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return settings.parse_room(str(value))
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Bytes, as for a size, and not too few."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return settings.parse_log_limit(str(value))
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 

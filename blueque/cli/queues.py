@@ -29,7 +29,7 @@ class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
         return int(str(value))
 
 
-@click.command()
+@click.command(short_help="Have listeners take nothing from a queue.")
 @_queues
 @click.option("--reason", metavar="TEXT", help="Why; status and why show it.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
@@ -79,7 +79,10 @@ def resume(invocation: Invocation, names: Sequence[str], as_json: bool) -> None:
         _print_json("resume", inspector, names)
 
 
-@click.command(context_settings={"ignore_unknown_options": True})        # a negative number is none
+@click.command(
+    context_settings={"ignore_unknown_options": True},   # a negative number is none
+    short_help="Set how many tasks of a queue may run at a time.",
+)
 @click.argument("name", metavar="QUEUE")
 @click.argument("most", metavar="N|none", type=_Most())
 @json_option

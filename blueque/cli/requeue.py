@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from blueque.cli import show
-from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
+from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
@@ -18,7 +18,7 @@ from blueque.protocol.attempt import LOST
 from blueque.task import Task
 
 
-@click.command()
+@click.command(short_help="Put failed or cancelled tasks in line again.")
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @click.option("--failed", "queue", metavar="QUEUE", help="All failed tasks of this queue, those that failed first at first.")
 @click.option("--error-type", metavar="TYPE", help="Only those with this error type: lost, signal, ValueError.")
@@ -70,12 +70,8 @@ def requeue(
     if dry_run:
         outcomes = [_foresee(task) for task in tasks]
     else:
-        _ask(tasks, is_sure)
-        outcomes = []
-        for outcome in act(tasks, lambda task: _requeue(client, task)):
-            outcomes.append(outcome)
-            if not as_json:
-                print_outcome(outcome)
+        _ask(tasks, is_sure, "-" in ids)
+        outcomes = act_on(tasks, lambda task: _requeue(client, task), as_json)
     if as_json:
         print_outcomes("requeue", outcomes, dry_run=dry_run)
     elif dry_run:
@@ -94,12 +90,13 @@ def _foresee(task: Task) -> Outcome:
     return Outcome(task.id, task.queue, task.status, refusal)
 
 
-def _ask(tasks: Sequence[Task], is_sure: bool) -> None:
+def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     able = [task for task in tasks if _can_be_requeued(task)]
     lost = [task for task in able if task.error_type in LOST and task.status == "failed"]
     if len(able) > 1:
         also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
-        require_consent(is_sure, f"{len(able)} tasks would start a second time{also}", "Put them in line again?")
+        facts = f"{len(able)} tasks would start a second time{also}"
+        require_consent(is_sure, facts, "Put them in line again?", has_ids=has_ids)
     elif lost:
         where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
         show.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")

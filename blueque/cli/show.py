@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -65,8 +65,13 @@ def print_json(kind: str, **content: Any) -> None:
 
 def print_json_line(kind: str, **content: Any) -> None:
     """Print one of many objects, each in a line of its own."""
-    text = json.dumps({"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False)
-    click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    click.echo(json_line({"blueque": 2, "kind": kind, **content}))
+
+
+def json_line(content: Mapping[str, Any]) -> str:
+    """Return an object as JSON in one line."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def times(**moments: float | None) -> dict[str, str | float | None]:

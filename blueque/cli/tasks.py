@@ -1,74 +1,24 @@
-"""`blueque ls` and `blueque show`: some tasks in a table, one task in full."""
+"""`blueque show`: one task in full; and how the verbs find a task by a part of its id."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
+import time
 from typing import Any
 
 import click
 
-from blueque import commands
 from blueque.cli import show
-from blueque.cli.facts import contents, facts
+from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.pace import left_of
 from blueque.inspector import Inspector
-from blueque.places import FINISHED
-from blueque.survey import MAX_FOUND, MIN_PREFIX, STATUSES, entered
+from blueque.survey import MAX_FOUND, MIN_PREFIX, entered
 from blueque.task import Task
 
-_COLUMNS = [
-    Column("ID", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("FOR", True),
-    Column("NODE", can_shrink=True), Column("NOTE", can_shrink=True),
-]
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12
-
-
-@click.command()
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice(STATUSES), help="Only these; may be repeated.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
-@click.option("--ids", "--quiet", "only_ids", is_flag=True, help="Print the ids only, whole, one per line.")
-@json_option
-@shared_options
-@pass_invocation
-def ls(
-    invocation: Invocation,
-    patterns: Sequence[str],
-    states: Sequence[str],
-    limit: int,
-    only_ids: bool,
-    as_json: bool,
-) -> None:
-    """List tasks; without options those that are started, reserved or pending.
-
-    \b
-    blueque ls -q 'render.*' --state failed
-    blueque ls --state complete --limit 1000 --json
-
-    FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed, cancelled and
-    complete ones; of finished tasks the newest first, of pending and scheduled ones those whose turn comes first, of others
-    the longest in their state.
-    """
-    inspector = invocation.client().get_inspector()
-    queues = _matching(inspector.queues(), patterns)
-    listing = inspector.listing(queues, states or ("started", "reserved", "pending"), limit)
-    if as_json:
-        items = [as_item(task, listing.now) for task in listing.tasks]
-        show.print_json("tasks", **show.times(now=listing.now), items=items, has_more=listing.has_more)
-    elif only_ids:
-        for task in listing.tasks:
-            click.echo(show.clean(task.id))
-    elif listing.tasks:
-        click.echo("\n".join(show.table(_COLUMNS, [_row(task, listing.now) for task in listing.tasks])))
-    else:
-        show.talk("no such tasks")
-    if listing.has_more:
-        show.talk(f"The first {limit} only: --limit N shows more.")
 
 
 @click.command("show")
@@ -79,14 +29,25 @@ def ls(
 def show_task(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """Show everything about the task ID.
 
+    \b
+    blueque show 7c1f
+
+    Signs are when its listener has last beaten, and the task last told its progress or printed something. What is left is
+    an estimate, by its progress until now.
+
     ID may be its beginning, of 4 characters at least, if no other task begins so.
     """
     inspector = invocation.client().get_inspector()
-    task, now = inspector.task(find_one(inspector, prefix)), inspector.now()
+    task = inspector.task(find_one(inspector, prefix))
+    signs = inspector.signs(task, time.time())
     if as_json:
-        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task))
+        heard = show.times(beat=signs.beat, printed=signs.printed)
+        item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
+        item["checkpoint"] = checkpoint_item(signs)
+        item["usual_seconds"] = list(signs.usual) if signs.usual else None
+        show.print_json("task", **show.times(now=signs.now), item=item | contents(task))
         return
-    for label, value in facts(task, now, invocation.is_utc):
+    for label, value in facts(task, signs, invocation.is_utc):
         _print_fact(label, value)
 
 
@@ -112,60 +73,13 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "id": task.id, "status": task.status, "queue": task.queue, "node": task.node, "pid": task.pid,
         "attempt": task.attempt, "for_seconds": None if since is None else finite(now - since),
         **show.times(
-            created=task.created, started=task.started, finished=task.finished, updated=task.updated, eta=task.eta
+            created=task.created, started=task.started, finished=task.finished, updated=task.updated, eta=task.eta,
+            progress_at=task.progress_at,
         ),
         "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal, "failures": task.failures,
         "last_error_type": task.last_error_type, "progress": task.fields.get("progress"), "cancelled_by": task.cancelled_by,
         "priority": task.fields.get("priority"), "needs": task.fields.get("needs"), "devices": task.fields.get("devices"),
     }
-
-
-def _matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the queues that match any of the patterns; every one must match at least one queue."""
-    if not patterns:
-        return list(queues)
-    matching: set[str] = set()
-    for pattern in patterns:
-        # A name stands for itself first: it may hold what means something else in a pattern.
-        found = [pattern] if pattern in queues else [queue for queue in queues if fnmatchcase(queue, pattern)]
-        if not found:
-            raise Failure(MISSING, f"no queue {pattern!r}", "See the names: blueque status")
-        matching.update(found)
-    return sorted(matching)
-
-
-def _row(task: Task, now: float) -> list[str]:
-    since = entered(task)
-    in_state = "-" if since is None or task.status == "scheduled" else show.span(now - since)
-    node = show.short_node(task.node or "-")
-    return [show.short_id(task.id), task.queue or "-", task.status or "-", in_state, node, _note(task, now)]
-
-
-def _note(task: Task, now: float) -> str:
-    """Return what is remarkable about the task, the most important first."""
-    notes = []
-    if task.status == "scheduled" and task.eta is not None:
-        notes.append(f"{'retry ' if task.last_error_type else ''}{show.due(task.eta, now)}")
-    if task.status in ("pending", "scheduled") and task.fields.get("priority"):
-        notes.append(f"priority {task.fields['priority']}")
-    if task.status in ("pending", "scheduled") and task.fields.get("needs"):
-        notes.append(f"needs {commands.words_of(task.fields['needs'])}")
-    if task.status == "pending" and task.last_error_type:
-        notes.append("to run again")
-    if task.status == "started" and "cancel" in task.fields:
-        notes.append("cancelling")
-    if "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
-        notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
-    if task.status == "failed":
-        reason = task.signal or (task.exit_code is not None and f"exit {task.exit_code}")
-        notes += [str(part) for part in (task.error_type, reason) if part]
-    elif task.last_error_type and task.status != "complete":
-        notes.append(f"after {task.last_error_type}")
-    if task.status in FINISHED and task.started and task.finished:
-        notes.append(f"ran {show.span(task.finished - task.started)}")
-    if (task.attempt or 0) > 1:
-        notes.append(f"attempt {task.attempt}")
-    return ", ".join(notes)
 
 
 def _print_fact(label: str, value: str) -> None:

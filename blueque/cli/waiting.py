@@ -15,7 +15,10 @@ from blueque.queue import Queue
 from blueque.task import Task
 
 
-@click.command(context_settings={"ignore_unknown_options": True})        # a negative number is none
+@click.command(
+    context_settings={"ignore_unknown_options": True},   # a negative number is none
+    short_help="Give waiting tasks another priority: the higher is first.",
+)
 @click.argument("words", nargs=-1, metavar="ID...|- N")
 @json_option
 @shared_options
@@ -40,7 +43,7 @@ def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int
     ), priority=number)
 
 
-@click.command()
+@click.command(short_help="Have pending tasks be the next of their priority.")
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @json_option
 @shared_options
@@ -59,7 +62,7 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
                 is_backwards=True)
 
 
-@click.command()
+@click.command(short_help="Have waiting tasks wait in another queue.")
 @click.argument("words", nargs=-1, metavar="ID...|- QUEUE")
 @json_option
 @shared_options

@@ -3,18 +3,19 @@
 submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and staging.py so that
 it is done once or as a whole, feeding.py for a backlog larger than Redis, membership.py the life of a listener, several.py
 that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt, output.py what it
-prints, waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants,
-repair.py what an audit finds to do, freezing.py is for those who read many tasks, archiving.py for those who move them into
-an archive; transaction.py is the executor they all go through.
+says, waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants,
+repair.py what an audit finds to do, pruning.py deletes what has been kept long enough, freezing.py is for those who read
+many tasks, archiving.py for those who move them into an archive; transaction.py is the executor they all go through.
 """
 
 from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch
 from blueque.protocol.bulk import enqueue_many, schedule_many
-from blueque.protocol.control import cancel, order, requeue
+from blueque.protocol.control import ask_stack, cancel, decline_stack, order, requeue
 from blueque.protocol.feeding import beat_feed, feed, finish_feed, forget_feed, leave_feed, open_feed
 from blueque.protocol.freezing import freeze, thaw
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
-from blueque.protocol.output import log
+from blueque.protocol.output import checkpoint, log
+from blueque.protocol.pruning import prune, purge
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
 from blueque.protocol.run import complete, confirm_cancel, fail, progress, release, retry, start
@@ -38,18 +39,21 @@ from blueque.protocol.waiting import (
 
 __all__ = [
     "adopt",
+    "ask_stack",
     "beat",
     "beat_all",
     "beat_batch",
     "beat_feed",
     "call",
     "cancel",
+    "checkpoint",
     "claim",
     "claim_batch",
     "close_run",
     "commit_run",
     "complete",
     "confirm_cancel",
+    "decline_stack",
     "delete",
     "deregister",
     "discard",
@@ -87,8 +91,10 @@ __all__ = [
     "pause",
     "pop",
     "progress",
+    "prune",
     "prune_runs",
     "publish",
+    "purge",
     "put_back",
     "put_first",
     "realign",

@@ -9,6 +9,8 @@ from blueque import keys
 from blueque.connection import Command
 from blueque.errors import NotOwner
 from blueque.lines import DEFAULT, line_of, needs_of, priority_of
+from blueque.protocol.events import LOST as LOST
+from blueque.protocol.events import Past
 
 Facts = Mapping[str, str | int | float] | None
 
@@ -20,10 +22,8 @@ OUTCOME = (
 # Who runs an attempt and since when. A task that is put in line again is nobody's.
 IDENTITY = (
     "node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress", "progress_at",
-    "lock", "counted", "devices",
+    "lock", "counted", "devices", "stack",
 )
-# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
-LOST = ("lost", "poison")
 
 
 class Owned(NamedTuple):
@@ -36,6 +36,7 @@ class Owned(NamedTuple):
     lock: str | None
     counted: str | None
     line: str
+    past: Past
 
 
 def owned(
@@ -45,7 +46,7 @@ def owned(
 
     or_lost: also if it was declared lost and nobody has had it run again.
     """
-    status, its_token, its_node, pid, _, error_type, cancel, lock, counted, priority, needs = snapshot
+    status, its_token, its_node, pid, _, error_type, cancel, lock, counted, priority, needs, *past = snapshot
     if status is None:
         raise NotOwner(task, None, "it does not exist")
     is_lost = or_lost and status == "failed" and error_type in LOST and token is not None
@@ -53,7 +54,7 @@ def owned(
         raise NotOwner(task, status, f"it is {status}, not {statuses[0]}")
     if its_token != token or (its_node != node and not is_lost):
         raise NotOwner(task, status, f"it belongs to {its_node}")
-    return Owned(status, its_node or "", pid or "", cancel is not None, lock, counted, line_of(priority, needs))
+    return Owned(status, its_node or "", pid or "", cancel is not None, lock, counted, line_of(priority, needs), past)
 
 
 def ending(token: str | None, finished: float | None, now: float) -> list[str | float]:
@@ -104,6 +105,11 @@ def record_cancelled(queue: str, task: str, token: str | None, now: float, facts
         ("HSET", keys.task(task), "status", "cancelled", *flat(facts), *ending(token, now, now)),
         ("LPUSH", keys.cancelled(queue), task),
     ]
+
+
+def text_of(facts: Facts, name: str) -> str | None:
+    value = (facts or {}).get(name)
+    return None if value is None else str(value)
 
 
 def flat(fields: Facts) -> list[str | int | float]:

@@ -7,6 +7,7 @@ from blueque.connection import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.lines import line_of
 from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
+from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact
 
 
@@ -17,7 +18,7 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted = snapshot
+        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted, *past = snapshot
         if status is None:
             raise NotCancellable(task, None, "it does not exist")
         if its_queue != queue:
@@ -38,6 +39,7 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
                 [
                     ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
                     ("ZADD", keys.orders(queue, node or ""), 0, 0),
+                    *event(redis, queue, task, "cancelling", by, past, now, {"reason": reason}),
                 ],
                 "cancelling",
             )
@@ -52,6 +54,7 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
                 *let_go_of_room(queue, task, lock, counted),
                 ("HDEL", keys.task(task), *IDENTITY),
                 *record_cancelled(queue, task, None, now, who),
+                *event(redis, queue, task, "cancelled", by, past, now, {"reason": reason}),
             ],
             "cancelled",
         )
@@ -61,7 +64,7 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
         [
             (
                 "HMGET", keys.task(task), "status", "queue", "node", "token", "cancel", "reclaimed_node", "priority",
-                "needs", "lock", "counted",
+                "needs", "lock", "counted", *FIELDS,
             )
         ],
         task,
@@ -69,15 +72,15 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
     return str(transact(redis, "cancel", look, decide))
 
 
-def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
+def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> None:
     """Put a failed or cancelled task in line again, its budgets new: a person's consent to another start.
 
-    mark: random, the same for every try of one call.
+    mark: random, the same for every try of one call. by: who wants it.
     Raises NotFailed, WrongQueue.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, its_mark, files, priority, needs = snapshot
+        status, its_queue, its_mark, files, priority, needs, *past = snapshot
         if its_mark == mark:
             return Answer(None)
         if status not in ("failed", "cancelled"):
@@ -93,17 +96,51 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float) -> None:
                     "last_error_type", "cancel", "cancelled_by", "cancel_reason",
                 ),
                 (
-                    "HSET", keys.task(task), "status", "pending", "requeued", mark,
+                    "HSET", keys.task(task), "status", "pending", "queued", now, "requeued", mark,
                     *flat({"last_files": files} if files else {}), "updated", now,
                 ),
                 *stand(queue, line_of(priority, needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *event(redis, queue, task, "requeued", by, past, now),
             ]
         )
 
-    fields = ("status", "queue", "requeued", "files", "priority", "needs")
+    fields = ("status", "queue", "requeued", "files", "priority", "needs", *FIELDS)
     look = Look([keys.task(task)], [("HMGET", keys.task(task), *fields)], task)
     transact(redis, "requeue", look, decide)
+
+
+def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
+    """Have the listener of a running task show where it is; return the status of the task, None: there is no such.
+
+    mark: random, the same for every try of one call. Nothing is written unless the task is started, by one of ours.
+    """
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, its_queue, token, node, its_mark = snapshot
+        if status != "started" or its_queue != queue or token is None or its_mark == mark:
+            return Answer(status)
+        return Change(
+            [("HSET", keys.task(task), "stack", mark), ("ZADD", keys.orders(queue, node or ""), 0, 0)], status
+        )
+
+    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "token", "node", "stack")], task)
+    status: str | None = transact(redis, "ask_stack", look, decide)
+    return status
+
+
+def decline_stack(
+    redis: Redis, queue: str, task: str, token: str | None, node: str, mark: str, reason: str
+) -> bool:
+    """Tell the one who asked with this mark that the task cannot show where it is; False: nobody waits for that now."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        if snapshot != ["started", token, node, mark]:
+            return Answer(False)
+        return Change([("HSET", keys.task(task), "stack", f"{mark} {reason}")], True)
+
+    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "stack")], task)
+    return bool(transact(redis, "decline_stack", look, decide))
 
 
 def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from blueque import keys
 from blueque.connection import Look
+from blueque.protocol.events import FIELDS
 
 OWNERSHIP = (
     "status", "token", "node", "pid", "finished_by", "error_type", "cancel", "lock", "counted", "priority", "needs",
+    *FIELDS,
 )
 
 

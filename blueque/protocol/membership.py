@@ -25,7 +25,10 @@ class Standing(NamedTuple):
     cancel: str | None = None
     error_type: str | None = None
     created: str | None = None
+    stack: str | None = None
 
+
+STANDING = Standing._fields[1:]                        # what is read of the task
 
 def register(
     redis: Redis,
@@ -93,7 +96,7 @@ def beat(
         ("SISMEMBER", keys.listeners(queue), node),
     ]
     if task is not None:
-        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type", "created")]
+        reads += [("HMGET", keys.task(task), *STANDING)]
     look = Look([registration, keys.listeners(queue)], reads)
     standing: Standing = transact(redis, "beat", look, decide)
     return standing

@@ -1,8 +1,8 @@
-"""What a running task prints: log."""
+"""What a running task prints, and where it could go on: log, checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
@@ -38,6 +38,40 @@ def log(
     its = ownership(task)
     look = Look((*its.watch, stream), (*its.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task)
     transact(redis, "log", look, decide)
+
+
+def checkpoint(
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    attempt: int,
+    created: str | None,
+    parts: Mapping[str, str | None],
+    now: float,
+) -> None:
+    """Record where the next attempt is to go on.
+
+    created: of the task, by which it is told from another one of that id.
+    parts: what has changed of it: value, in JSON; files, the packed directory; files_left, where one lies that is too large
+    to be here. None: there is no such thing any more.
+    """
+    key, its = keys.checkpoint(task), ownership(task)
+    gone = [name for name, text in parts.items() if text is None]
+    known = [word for name, text in parts.items() if text is not None for word in (name, text)]
+
+    of_task = [] if created is None else ["created", created]
+
+    def decide(snapshot: list[str | None], last: list[str | None]) -> Answer | Change:
+        owned(task, snapshot, token, node, "started", or_lost=True)
+        removed: list[Command] = [("HDEL", key, *gone)] if gone else []
+        if last[0] is not None and last[1] != created:     # 1.0.0, which knows no checkpoints, has deleted that task
+            removed = [("DEL", key)]
+        return Change([*removed, ("HSET", key, "attempt", attempt, "at", now, *of_task, *known)])
+
+    # Of the same key, or an older one of ours that arrives late would replace it.
+    transact(redis, "checkpoint", Look((*its.watch, key), (*its.reads, ("HMGET", key, "attempt", "created")), task), decide)
 
 
 def _entry(attempt: int, line: Line) -> Command:

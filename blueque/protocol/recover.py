@@ -22,6 +22,7 @@ from blueque.protocol.attempt import (
     record_cancelled,
     stand,
 )
+from blueque.protocol.events import FIELDS, after, count, event, past_of
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.retry import Retry
 
@@ -41,7 +42,7 @@ def recover(
     def decide(known: list[str | None], is_member: int, place: int | None, snapshot: list[str | None]) -> Answer | Change:
         if place is None or not _is_dead(known, is_member, instance):
             return Answer(None)
-        status, its_node, its_queue, claimant, pid_start, priority, needs, lock, counted = snapshot
+        status, its_node, its_queue, claimant, pid_start, priority, needs, lock, counted, *past = snapshot
         # Without pid_start it was the claimant that started it.
         is_claimed = claimant not in (None, dead_claimant) and (status == "reserved" or pid_start is None)
         if status in ("reserved", "started") and its_node == node and is_claimed:
@@ -57,9 +58,10 @@ def recover(
                 drop,
                 *let_go_of_room(queue, task, lock, counted),
                 ("HDEL", keys.task(task), *IDENTITY),
-                ("HSET", keys.task(task), "status", "pending", "updated", now),
+                ("HSET", keys.task(task), "status", "pending", "queued", now, "updated", now),
                 *stand(queue, line_of(priority, needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *event(redis, queue, task, "recovered", node, past, now),
             ],
             "released",
         )
@@ -72,7 +74,7 @@ def recover(
             ("LPOS", reserved, task),
             (
                 "HMGET", keys.task(task), "status", "node", "queue", "reclaimed_node", "pid_start", "priority", "needs",
-                "lock", "counted",
+                "lock", "counted", *FIELDS,
             ),
         ],
         task,
@@ -104,30 +106,35 @@ def lose(
     state = "alive" if is_ours else "dead"
 
     def decide(known: list[str | None], is_member: int, snapshot: list[str | None]) -> Answer | Change:
-        status, its_token, its_node, pid, policy, interruptions, cancel, files, priority, needs, *room = snapshot
+        status, its_token, its_node, pid, policy, interruptions, cancel, files, priority, needs, *room = snapshot[:12]
+        past = snapshot[12:]
         if (status, its_token, its_node) != ("started", token, node):
             return Answer(None)
         if not _is_dead(known, is_member, instance, state):
             return Answer(None)
+        began = past[2]
         commands: list[Command] = [
             ("LREM", keys.reserved(queue, node), 1, task),
             ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
             *let_go_of_room(queue, task, *room),
         ]
         if cancel is not None:
-            return Change([*commands, *record_cancelled(queue, task, None, now, facts)], "cancelled")
+            commands += record_cancelled(queue, task, None, now, facts)
+            commands += event(redis, queue, task, "cancelled", node, past, now, {"began": began})
+            return Change(commands, "cancelled")
         retry = Retry.of(policy, default)
         count = int(interruptions) if interruptions and interruptions.isdecimal() else 0
         if retry is not None and retry.allows_interruption(count):
             commands += [
                 ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
                 (
-                    "HSET", keys.task(task), "status", "pending", "interruptions", count + 1,
+                    "HSET", keys.task(task), "status", "pending", "queued", now, "interruptions", count + 1,
                     "last_error", error, "last_error_type", "lost",
                     *flat({"last_files": files} if files else {}), *flat(facts), "updated", now,
                 ),
                 *stand(queue, line_of(priority, needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *event(redis, queue, task, "lost", node, past, now, {"began": began, "error": error, "error_type": "lost"}),
             ]
             return Change(commands, "pending")
         kind = "lost" if retry is None else "poison"
@@ -138,6 +145,7 @@ def lose(
                 "interruptions", count + 1, *flat(facts), "updated", now,
             ),
             ("LPUSH", keys.failed(queue), task),
+            *event(redis, queue, task, "failed", node, past, now, {"began": began, "error": error, "error_type": kind}),
         ]
         return Change(commands, "failed")
 
@@ -148,7 +156,7 @@ def lose(
             ("SISMEMBER", keys.listeners(queue), node),
             (
                 "HMGET", keys.task(task), "status", "token", "node", "pid", "retry", "interruptions", "cancel", "files",
-                "priority", "needs", "lock", "counted",
+                "priority", "needs", "lock", "counted", *FIELDS,
             ),
         ],
         task,
@@ -184,8 +192,9 @@ def adopt(
                 ("SREM", keys.started(queue), keys.started_member(old, pid, task)),
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
                 ("HSET", keys.task(task), "node", node, "updated", now),
+                *event(redis, queue, task, "adopted", node, past_of(fields), now),
             ],
-            fields | {"node": node, "updated": str(now)},
+            fields | {"node": node, "updated": str(now)} | after(past_of(fields)),
         )
 
     look = Look(
@@ -235,9 +244,12 @@ def restore(
                 *hold_room(queue, task, fields),
                 ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), *flat(news)),
+                *event(redis, queue, task, "restored", node, past_of(fields), now),
+                *count(redis, queue, "found", now),
             ],
             {name: text for name, text in fields.items() if name not in OUTCOME}
-            | {name: str(value) for name, value in news.items()},
+            | {name: str(value) for name, value in news.items()}
+            | after(past_of(fields)),
         )
 
     look = Look(
@@ -274,7 +286,9 @@ def reassert(
         # Deleted since, and made anew by its key: that is another task, and has a right to run.
         if status is not None and fields.get("created") != ours.get("created"):
             return Answer(None)
-        news = {**ours, "status": "started", "node": node, "updated": str(now)}
+        # How many events there have been Redis knows, if it knows the task at all.
+        told = {name: text for name, text in ours.items() if name != "events" or name not in fields}
+        news = {**told, "status": "started", "node": node, "updated": str(now)}
         held: list[Command] = [("LPUSH", keys.reserved(queue, node), task)] if place is None else []
         known_best = fields or ours                    # what Redis went back to may have stood in another line
         line = line_of(known_best.get("priority"), known_best.get("needs"))
@@ -288,8 +302,9 @@ def reassert(
                 ("HSET", keys.task(task), *flat(news)),
                 ("ZADD", keys.tasks(queue), news.get("created", now), task),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
+                *event(redis, queue, task, "reasserted", node, past_of({**news, **fields, "attempt": str(attempt)}), now),
             ],
-            {**fields, **news},
+            {**fields, **news, **after(past_of({**news, **fields}))},
         )
 
     look = Look(

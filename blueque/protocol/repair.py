@@ -41,7 +41,10 @@ def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> b
         if is_right and not is_in_line_still and not is_double:
             return Answer(False)
         word, *count = _REMOVE[kind]
-        return Change([(word, key, *count, text)], True)
+        # A task that is in no index any more was deleted by somebody who does not count.
+        is_gone = place.kind == "tasks" and its.status is None
+        counted: list[Command] = [("HINCRBY", keys.totals(place.queue), "deleted", 1)] if is_gone else []
+        return Change([(word, key, *count, text), *counted], True)
 
     reads: list[Command] = [("HMGET", keys.task(task), *WHEREABOUTS)]
     if kind == "list":
@@ -105,13 +108,14 @@ def put_back(
 
 def mend(redis: Redis, task: str) -> bool:
     """Remove from the hash of a task what cannot be: one of two outcomes, or all of what is left of a deleted task."""
+    its = keys.belongings(task)
 
-    def decide(names: list[str], snapshot: list[str | None]) -> Answer | Change:
+    def decide(names: list[str], snapshot: list[str | None], others: int) -> Answer | Change:
         (status,) = snapshot
-        if not names:
+        if not names and not others:
             return Answer(True)
         if "queue" not in names and "parameters" not in names:
-            return Change([("DEL", keys.task(task))], True)
+            return Change([("DEL", *its)], True)
         if not {"result", "error"} <= set(names):
             return Answer(True)
         if status not in FINISHED:
@@ -123,7 +127,8 @@ def mend(redis: Redis, task: str) -> bool:
             commands += [("HDEL", keys.task(task), *_RESULT)]
         return Change(commands, True)
 
-    look = Look([keys.task(task)], [("HKEYS", keys.task(task)), ("HMGET", keys.task(task), "status")], task)
+    reads: list[Command] = [("HKEYS", keys.task(task)), ("HMGET", keys.task(task), "status"), ("EXISTS", *its[1:])]
+    look = Look([keys.task(task)], reads, task)
     return bool(transact(redis, "mend", look, decide))
 
 

@@ -17,7 +17,9 @@ from blueque.protocol.attempt import (
     owned,
     record_cancelled,
     stand,
+    text_of,
 )
+from blueque.protocol.events import count, event, ran
 from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
 
@@ -40,7 +42,7 @@ def start(
     def decide(snapshot: list[str | None]) -> Answer | Change:
         if snapshot[:4] == ["started", token, node, str(pid)]:
             return Answer(None)
-        owned(task, snapshot, token, node, "reserved")
+        its = owned(task, snapshot, token, node, "reserved")
         return Change(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
@@ -48,6 +50,7 @@ def start(
                     "HSET", keys.task(task), "status", "started", "pid", pid, *flat(identity),
                     "started", now, "updated", now,
                 ),
+                *event(redis, queue, task, "started", node, its.past, now, {"pid": pid}),
             ]
         )
 
@@ -75,10 +78,12 @@ def complete(
     now: float,
     facts: Facts = None,
     finished: float | None = None,
+    has_checkpoint: bool = False,
 ) -> None:
     """Record the result of the attempt and let go of the task; also of one that was declared lost, and not run again.
 
     finished: when it ended, if that was before `now`: Redis may have been away.
+    has_checkpoint: it has left one, from which nobody will go on.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
@@ -89,13 +94,15 @@ def complete(
         coded = [] if encoding is None else ["result_encoding", encoding]
         return Change(
             [
-                *_let_go(queue, task, its),
+                *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *OUTCOME),
                 (
                     "HSET", keys.task(task), "status", "complete", "result", result, *coded, *flat(facts),
                     *ending(token, finished or now, now),
                 ),
                 ("LPUSH", keys.complete(queue), task),
+                *([("DEL", keys.checkpoint(task))] if has_checkpoint else []),
+                *event(redis, queue, task, "complete", node, its.past, now, {"took": ran(its.past, finished or now)}),
             ]
         )
 
@@ -122,13 +129,17 @@ def fail(
         its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
         return Change(
             [
-                *_let_go(queue, task, its),
+                *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *OUTCOME),
                 (
                     "HSET", keys.task(task), "status", "failed", "error", error, *flat(facts),
                     *ending(token, finished or now, now),
                 ),
                 ("LPUSH", keys.failed(queue), task),
+                *event(
+                    redis, queue, task, "failed", node, its.past, now,
+                    {"error": error, "took": ran(its.past, finished or now), "error_type": text_of(facts, "error_type")},
+                ),
             ]
         )
 
@@ -157,22 +168,29 @@ def retry(
             return Answer(status)
         its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
         if its.is_to_be_cancelled:
-            return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)], "cancelled")
+            return Change(_cancelled(redis, queue, task, its, token, node, now, facts), "cancelled")
         commands: list[Command] = [
-            *_let_go(queue, task, its),
+            *_let_go(redis, queue, task, its, now),
             ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
         ]
         by = ending(token, None, now)
+        why, kind = text_of(facts, "last_error"), text_of(facts, "last_error_type")
+        noted = event(
+            redis, queue, task, "retried", node, its.past, now,
+            {"error": why, "eta": eta, "took": ran(its.past, now), "error_type": kind},
+        )
         if eta is None:
             commands += [
-                ("HSET", keys.task(task), "status", "pending", *flat(facts), *by),
+                ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *by),
                 *stand(queue, its.line, task),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *noted,
             ]
             return Change(commands, "pending")
         commands += [
             ("HSET", keys.task(task), "status", "scheduled", "eta", eta, *flat(facts), *by),
             ("ZADD", keys.scheduled(queue), eta, task),
+            *noted,
         ]
         return Change(commands, "scheduled")
 
@@ -193,14 +211,15 @@ def release(
             return Answer(status)
         its = owned(task, snapshot, token, node, "started", "reserved")
         if its.is_to_be_cancelled:
-            return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)], "cancelled")
+            return Change(_cancelled(redis, queue, task, its, token, node, now, facts), "cancelled")
         return Change(
             [
-                *_let_go(queue, task, its),
+                *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
-                ("HSET", keys.task(task), "status", "pending", *flat(facts), *ending(token, None, now)),
+                ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *ending(token, None, now)),
                 *stand(queue, its.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *event(redis, queue, task, "released", node, its.past, now),
             ],
             "pending",
         )
@@ -218,15 +237,25 @@ def confirm_cancel(
         if status == "cancelled" and finished_by == token:
             return Answer(None)
         its = owned(task, snapshot, token, node, "started", or_lost=True)
-        return Change([*_let_go(queue, task, its), *record_cancelled(queue, task, token, now, facts)])
+        return Change(_cancelled(redis, queue, task, its, token, node, now, facts))
 
     transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
 
 
-def _let_go(queue: str, task: str, its: Owned) -> list[Command]:
-    """Take the task out of where it is while an attempt owns it, or was declared lost."""
+def _cancelled(
+    redis: Redis, queue: str, task: str, its: Owned, token: str | None, node: str, now: float, facts: Facts
+) -> list[Command]:
+    return [
+        *_let_go(redis, queue, task, its, now),
+        *record_cancelled(queue, task, token, now, facts),
+        *event(redis, queue, task, "cancelled", node, its.past, now, {"took": ran(its.past, now)}),
+    ]
+
+
+def _let_go(redis: Redis, queue: str, task: str, its: Owned, now: float) -> list[Command]:
+    """Take the task out of where it is while an attempt owns it, or was declared lost: then it was counted as failed."""
     if its.status == "failed":
-        return [("LREM", keys.failed(queue), 1, task)]
+        return [("LREM", keys.failed(queue), 1, task), *count(redis, queue, "found", now)]
     held: list[Command] = [("LREM", keys.reserved(queue, its.node), 1, task)]
     if its.status == "started":
         held += [("SREM", keys.started(queue), keys.started_member(its.node, its.pid, task))]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import STANDING, Standing
 from blueque.protocol.transaction import Answer, Change, transact
 
 
@@ -49,7 +49,7 @@ def beat_all(
     reads: list[Command] = [("HMGET", registration, "instance", "state", "order") for registration in registrations]
     reads += [("SISMEMBER", keys.listeners(pulse.queue), pulse.node) for pulse in pulses]
     if task is not None:
-        reads += [("HMGET", keys.task(task), "status", "token", "node", "attempt", "cancel", "error_type", "created")]
+        reads += [("HMGET", keys.task(task), *STANDING)]
     look = Look([*registrations, *[keys.listeners(pulse.queue) for pulse in pulses]], reads)
     beaten: tuple[Standing, list[str]] = transact(redis, "beat_all", look, decide)
     return beaten

@@ -9,7 +9,8 @@ from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
 from blueque.lines import line_of
-from blueque.protocol.attempt import make_known, stand
+from blueque.protocol.attempt import flat, make_known, stand
+from blueque.protocol.events import FIELDS, after, count, tell_task
 from blueque.protocol.looks import absence, absence_of_keys
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.values import CENTURY
@@ -96,26 +97,34 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
         hints = [task for task, score in zip(due, scores, strict=True) if score is not None and float(score) <= now]
         # One that is scheduled in another queue, into which it was moved, is not ours to put in line.
         moved = [task for task in hints if known[task][:2] == ["scheduled", queue]]
+        due_at = dict(zip(due, scores, strict=True))
         by_line: dict[str, list[str]] = {}
         for task in moved:
-            by_line.setdefault(line_of(*known[task][4:]), []).append(task)
+            by_line.setdefault(line_of(*known[task][3:5]), []).append(task)
         if not hints:
             return Answer([])
         commands: list[Command] = [("ZREM", keys.scheduled(queue), *hints)]
         if moved:
             commands += [("LPUSH", keys.line(queue, line), *some) for line, some in by_line.items()]
             commands += make_known(queue, *by_line)
-            commands += [("HSET", keys.task(task), "status", "pending", "updated", now) for task in moved]
+            commands += [
+                ("HSET", keys.task(task), "status", "pending", "updated", now, *flat(after(known[task][5:])))
+                for task in moved
+            ]
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         for task in moved:
-            _, _, attempt, created, *_ = known[task]
+            _, _, created, _, _, attempt, *_ = known[task]
             if attempt is None and created is not None:     # perhaps made by 1.0.0, which keeps no such index
                 commands += [("ZADD", keys.tasks(queue), created, task)]
+        for task in moved:
+            commands += tell_task(task, "due", "", known[task][5:], now, {"eta": float(due_at[task] or 0)})
+        if moved:
+            commands += count(redis, queue, "due", now, len(moved))
         return Change(commands, moved)
 
     watch = [keys.task(task) for task in due]
     reads: list[tuple[str, ...]] = [("ZMSCORE", keys.scheduled(queue), *due)]
-    reads += [("HMGET", key, "status", "queue", "attempt", "created", "priority", "needs") for key in watch]
+    reads += [("HMGET", key, "status", "queue", "created", "priority", "needs", *FIELDS) for key in watch]
     moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
     return moved
 
@@ -133,10 +142,11 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
         if status not in ended:
             raise NotFinished(task, status)
         commands: list[Command] = [
-            ("DEL", keys.task(task), keys.log(task), keys.log_head(task)),
+            ("DEL", *keys.belongings(task)),
             # From the tail, where the oldest are: what is deleted is mostly old.
             ("LREM", ended[status](queue), -1, task),
             ("ZREM", keys.tasks(queue), task),
+            ("HINCRBY", keys.totals(queue), "deleted", 1),
         ]
         if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
             commands += [("SET", keys.key_kept(task), mark or "", "EX", keep)]

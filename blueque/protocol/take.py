@@ -10,6 +10,7 @@ from blueque.connection import Command, Connection, Look, Redis, as_hash, raise_
 from blueque.errors import NotFree, NotRegistered
 from blueque.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.protocol.attempt import flat, stand
+from blueque.protocol.events import after, event, past_of, waited
 from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
 
@@ -150,11 +151,15 @@ def _reserve(
         commands += [
             ("HSET", keys.task(task), *flat(news)),
             ("HDEL", keys.task(task), "pid"),
+            *event(
+                redis, queue, task, "reserved", node, (str(attempt), fields.get("events"), None), now,
+                {"took": waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)},
+            ),
         ]
         if "attempt" not in fields:                    # perhaps made by 1.0.0, which keeps no such index
             commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
         fields.pop("pid", None)
-        return Change(commands, fields | {name: str(value) for name, value in news.items()})
+        return Change(commands, fields | {name: str(value) for name, value in news.items()} | after(past_of(fields)))
 
     watch = [keys.listener(queue, node), keys.task(task), reserved, keys.settings(queue)]
     reads: list[Command] = [

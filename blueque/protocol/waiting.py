@@ -9,6 +9,7 @@ from blueque.connection import Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.lines import DEFAULT, line_of, needs_of
 from blueque.protocol.attempt import flat, stand
+from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact
 
 
@@ -72,6 +73,8 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
             ("ZINCRBY", keys.QUEUES, 0, to),
             ("ZREM", keys.tasks(queue), task),
             ("ZADD", keys.tasks(to), now if created is None else created, task),
+            *event(redis, to, task, "moved", "", snapshot[6:], now, {"from": queue}),
+            ("HINCRBY", keys.totals(queue), "moved_away", 1),
         ]
         if status == "scheduled":
             commands += [
@@ -185,7 +188,7 @@ def _transact(
 
     One that does not may be with a listener of 1.0.0, which is about to run it: it must not be promised to another.
     """
-    fields = ("status", "queue", "priority", "needs", "eta", "created")
+    fields = ("status", "queue", "priority", "needs", "eta", "created", *FIELDS)
     line: str | None = DEFAULT
     while line is not None:
         key = keys.line(queue, line)
@@ -204,7 +207,7 @@ def _waiting(
     task: str, queue: str, snapshot: list[str | None]
 ) -> tuple[str, str | None, str | None, tuple[str | None, str | None]]:
     """Return status, priority, needs, and eta and created, of a task that waits."""
-    status, its_queue, priority, needs, eta, created = snapshot
+    status, its_queue, priority, needs, eta, created, *_ = snapshot
     if status not in ("pending", "scheduled"):
         raise NotWaiting(task, status)
     if its_queue != queue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import subprocess
 import threading
@@ -16,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from blueque import process
 from blueque.errors import SparkEnded
+from blueque.running_task import Heeding, RunningTask, current_task
 from blueque.spark import gateway
 from blueque.spark.progress import Far, Progress, Reporter
 from blueque.spark.sessions import session
 from blueque.task import Task
-from blueque.task_process import RunningTask, current_task
 
 log = logging.getLogger("blueque")
 
@@ -69,13 +68,10 @@ def task(task: Task | None = None, master: str | None = None, **conf: Any) -> It
 
 
 def _current() -> RunningTask:
-    try:
-        return current_task()
-    except LookupError:
-        if not os.environ.get("BLUEQUE_TASK_ID"):
-            raise
-    fields = {name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")}
-    return RunningTask(os.environ["BLUEQUE_TASK_ID"], fields, os.environ.get("BLUEQUE_TASK_DIR", os.devnull))
+    task = current_task()
+    if not task.id:
+        raise LookupError("this process runs no task")
+    return task
 
 
 def _teller(task: Task) -> Callable[[Far], object]:
@@ -94,16 +90,20 @@ class _Sigterm:
     def __init__(self) -> None:
         self.has_come = False
         self._is_over = False                          # it is too late to raise
+        self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> _Sigterm:
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        handler = signal.getsignal(signal.SIGTERM)
+        # Also of a task that has looked at `should_stop`: then it is to stop, and Spark with it.
+        if is_main and (handler is signal.SIG_DFL or isinstance(handler, Heeding)):
+            self._before = handler
             signal.signal(signal.SIGTERM, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:
         if signal.getsignal(signal.SIGTERM) == self._take:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, self._before)
 
     def hold(self) -> None:
         """Raise no more: what is being done should be done to its end."""

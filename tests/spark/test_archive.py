@@ -13,6 +13,7 @@ from typing import NamedTuple
 import psutil
 import pyarrow.parquet
 import pytest
+from oracle import EVENTS
 from pyspark.errors import PySparkException
 from running import ROOT, Programs, until
 
@@ -52,7 +53,7 @@ POINTS = {
     "before it is done": (b"\r\nDEL\r\n", 1, False, "deleted"),
     "when it is done": (b"\r\nDEL\r\n", 1, True, None),
 }
-SHORT = ("while workers write", "while it deletes")
+SHORT = ("while it deletes",)
 CHOSEN = POINTS if os.environ.get("BLUEQUE_SOAK") else SHORT
 
 
@@ -271,6 +272,7 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
     assert judge(cli, directory, ids) == (0, 0, 0)
     assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
     left = cli.keys("*")                               # the snapshot of the one that was killed expires
+    left = [key for key in left if not key.startswith(EVENTS)]
     assert {*left} == {keys.QUEUES, *[key for key in left if "frozen" in key and cli.ttl(key) > 0]}
 
 

@@ -12,8 +12,8 @@ from running import is_there, until
 
 import blueque
 from blueque import InvalidInput, NoJava, SparkEnded, process
+from blueque.running_task import RunningTask
 from blueque.spark import environment
-from blueque.task_process import RunningTask
 from spark.conftest import FAST
 
 

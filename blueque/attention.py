@@ -1,0 +1,178 @@
+"""What needs attention, in sentences: an overview in, concerns out. Nothing here talks to Redis.
+
+Each rule is one that is false on a good day; docs/running.md, "What needs attention", lists them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from blueque import checkup, commands
+from blueque.cli import show
+from blueque.cli.show import count
+from blueque.feeds import state_of
+from blueque.nodes import Node
+from blueque.overview import Line, Overview
+from blueque.task import Task
+
+LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
+NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang
+PART = 10                                              # unless this part of the time until then was longer
+MOST = 3                                               # of one kind that get a line each
+_SERVING = {"up", "unattended", "1.0.0"}
+
+
+class Concern(NamedTuple):
+    """One thing that somebody should look at.
+
+    about: a queue by its name, or Redis, or listeners. code: the same for the same kind. command: what tells more or helps.
+    """
+
+    about: str
+    code: str
+    sentence: str
+    command: str | None = None
+
+
+def concerns(its: Overview) -> Iterator[Concern]:
+    """Yield what needs attention: what concerns everything first, then by queue."""
+    for check in checkup.concerns(its.server or {}):
+        yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
+    yield from _versions(its.nodes)
+    nodes: dict[str, list[Node]] = {line.queue: [] for line in its.lines}
+    for node in its.nodes:
+        nodes[node.queue].append(node)
+    standing: dict[str, list[Task]] = {}
+    for task in its.running:
+        if stands_still(task, its.now):
+            standing.setdefault(task.queue or "", []).append(task)
+    open_feeds: dict[str, list[dict[str, str]]] = {}
+    for record in its.feeds:
+        open_feeds.setdefault(record["queue"], []).append(record)
+    for line in its.lines:
+        yield from _of_queue(line, nodes[line.queue], its.now)
+        yield from _of_tasks(line.queue, standing.get(line.queue, ()), its.now)
+        yield from _of_feeds(open_feeds.get(line.queue, ()), its.now)
+
+
+def stands_still(task: Task, now: float) -> bool:
+    """Tell whether a running task that told its progress has told none for long."""
+    if task.status != "started" or task.progress_at is None:
+        return False
+    until_then = task.progress_at - (task.started or task.progress_at)
+    return now - task.progress_at > max(NO_PROGRESS, until_then / PART)
+
+
+def pause_words(line: Line, now: float) -> str:
+    """Return for how long, by whom and why: for 3 h 12 m by ada: deploy."""
+    if line.pause is None:
+        return "-"
+    since = "" if line.pause.since is None else f"for {show.span(max(now - line.pause.since, 0.0))} "
+    return f"{since}by {line.pause.by or 'somebody'}{f': {line.pause.reason}' if line.pause.reason else ''}"
+
+
+def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
+    versions = Counter(version for _, version in {(node.id, node.version) for node in nodes if node.version})
+    if len(versions) > 1:
+        some = ", ".join(f"{number} of {version}" for version, number in sorted(versions.items()))
+        yield Concern("listeners", "versions", f"their versions differ: {some}", "blueque node ls")
+
+
+def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern]:
+    states: dict[str, list[Node]] = {}
+    for node in nodes:
+        states.setdefault(node.state, []).append(node)
+    yield from _of_waiting(line, states, now)
+    for state in ("silent", "dead", "gone"):
+        if state in states:
+            yield Concern(line.queue, state, _of_silence(states[state]), _about_silent(line, states[state]))
+    yield from _of_failures(line)
+    if line.overdue:
+        late = f"is overdue by {show.span(line.overdue_for)}" if line.overdue == 1 else (
+            f"are overdue by up to {show.span(line.overdue_for)}"
+        )
+        who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
+        what = "it" if line.overdue == 1 else "them"
+        sentence = f"{count(line.overdue, 'task')} {late}; {who} {what} in line"
+        yield Concern(line.queue, "overdue", sentence, "blueque-scheduler")
+
+
+def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) -> Iterator[Concern]:
+    if line.pending and states.keys().isdisjoint(_SERVING):
+        idle = [f"{len(states[state])} {state}" for state in ("silent", "draining") if state in states]
+        waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
+        why = f"blueque why {show.short_id(line.first)}" if line.first else commands.serve(line.queue)
+        yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)
+    if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
+        waits = f", and {line.pending} pending" if line.pending else ""
+        sentence = f"paused {pause_words(line, now)}{waits}"
+        yield Concern(line.queue, "paused", sentence, commands.of_queue("resume", line.queue))
+    if line.max_concurrency == 0 and line.pending:
+        command = commands.of_queue("limit", line.queue, "none")
+        yield Concern(line.queue, "limit", f"{line.pending} pending, and 0 may run", command)
+    for misfit in line.misfits[:MOST]:
+        need = "needs" if misfit.tasks == 1 else "need"
+        what = f"{count(misfit.tasks, 'pending task')} {need} {commands.words_of(misfit.needs)}, which no listener has"
+        yield Concern(line.queue, "never_fits", what, f"blueque why {show.short_id(misfit.first)}")
+
+
+def _of_failures(line: Line) -> Iterator[Concern]:
+    queue = shlex.quote(line.queue)
+    if line.lost:
+        how_many = f"{_count_of(line.lost, line)} lost in the last day"
+        yield Concern(line.queue, "lost", how_many, f"blueque requeue --failed {queue} --error-type lost")
+    failed = f"blueque ls --queue {queue} --state failed"
+    if line.poison:
+        command = f"blueque show {show.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
+        sentence = f"{_count_of(line.poison, line)} poison in the last day, lost too often to be tried again"
+        yield Concern(line.queue, "poison", sentence, command)
+    if line.failing:
+        many = f"{line.failing} tasks{' or more' if line.looked_at == line.failing < line.failed else ''}"
+        sentence = f"{many} failed in the last hour, more than a fifth of those that ended"
+        yield Concern(line.queue, "failing", sentence, f"{failed} --since 1h")
+
+
+def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:
+    """Yield the running tasks without progress."""
+    for task in tasks[:MOST]:
+        since = now - (task.progress_at or now)
+        sentence = f"{show.short_id(task.id)} has told no progress for {show.span(since)}"
+        yield Concern(queue, "no_progress", sentence, f"blueque logs {show.short_id(task.id)}")
+    if len(tasks) > MOST:
+        command = f"blueque ls --queue {shlex.quote(queue)} --state started"
+        yield Concern(queue, "no_progress", f"{len(tasks) - MOST} more without progress for an hour or longer", command)
+
+
+def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Concern]:
+    """Yield the feeds of a queue that stand still and might have been forgotten."""
+    for record in records:
+        state, since = state_of(record, now)
+        stands = f"feed {record['feed']} has stood still for {show.span(None if since is None else now - since)}"
+        command = commands.of_queue("feeds", record["queue"])
+        if state == "silent":
+            sentence = f"{stands}, {show.short_node(record.get('node', '?'))} is silent"
+            yield Concern(record["queue"], "feed_silent", sentence, command)
+        has_begun = record.get("rows", "0") != "0"     # else a mistyped path, mostly
+        if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
+            yield Concern(record["queue"], "feed_stopped", f"{stands}, nobody feeds", command)
+
+
+def _of_silence(nodes: Sequence[Node]) -> str:
+    held = sum(len(node.held) for node in nodes)
+    tasks = f", with {count(held, 'task')}" if held else ""
+    if len(nodes) == 1:
+        return f"listener {show.short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
+    return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
+
+
+def _about_silent(line: Line, nodes: Sequence[Node]) -> str:
+    if any(node.held for node in nodes):
+        return f"{commands.serve(line.queue)}, on that host with its spool"
+    return f"blueque node show {shlex.quote(show.short_node(nodes[0].id))}" if len(nodes) == 1 else "blueque node ls"
+
+
+def _count_of(ids: Sequence[str], line: Line) -> str:
+    return f"{count(len(ids), 'task')}{' or more' if len(ids) == line.looked_at < line.failed else ''}"

@@ -1,0 +1,306 @@
+"""The checkpoint of an attempt: a value in the file `checkpoint.json`, and what else it needs in the directory `checkpoint`.
+
+The directory travels as a tar of its files, sorted, compressed: the same files make the same bytes. The file
+`checkpoint.known` says which parts of it Redis may have: what the attempt has been handed, and what it has told.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blueque.attempt import write_all
+
+if TYPE_CHECKING:
+    import tarfile
+
+VALUE, DIRECTORY, KNOWN = "checkpoint.json", "checkpoint", "checkpoint.known"
+MOST_ENTRIES = 1000                                    # of a directory that travels
+UNPACKED = 16                                          # times as much as it may take packed, it may take before
+HEADERS = 1536                                         # bytes that a file takes in a tar besides its own, at most as a rule
+
+_GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
+
+# What tells a file from what it was: inode, size, and when it was written, in nanoseconds.
+Mark = tuple[int, int, int]
+
+
+class TooMuch(Exception):
+    """The directory is too large to travel."""
+
+
+class Entry(NamedTuple):
+    """A file, symbolic link or directory, by its path in the directory."""
+
+    name: str
+    status: os.stat_result
+
+
+def write(directory: str, text: str) -> None:
+    """Write the value: whole or not at all. It is not waited for the disk. Raises OSError."""
+    content = text.encode()
+    new = f"{directory}/{VALUE}.{os.getpid()}-{threading.get_native_id()}"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+        os.rename(new, f"{directory}/{VALUE}")
+    except OSError:
+        try:
+            os.unlink(new)
+        except OSError:
+            pass
+        raise
+
+
+def mark(directory: str) -> Mark | None:
+    """Return what tells the value of now from others; None: there is none."""
+    try:
+        status = os.stat(f"{directory}/{VALUE}")
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def exists(directory: str) -> bool:
+    """Tell whether the attempt has left anything of the kind, or Redis may have something."""
+    return mark(directory) is not None or bool(known(directory)) or bool(entries(directory))
+
+
+def read(directory: str) -> str | None:
+    """Return the value, as JSON; None: there is none, or it is no JSON."""
+    try:
+        with open(f"{directory}/{VALUE}", "rb") as file:
+            text = file.read().decode()
+    except (OSError, ValueError):
+        return None
+    return text if is_json(text) else None
+
+
+def is_json(text: str) -> bool:
+    """Tell whether it is JSON, and can be written as such."""
+    try:
+        json.loads(text)
+        text.encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def known(directory: str) -> frozenset[str]:
+    """Return of which parts Redis may have something: value, files."""
+    try:
+        with open(f"{directory}/{KNOWN}", encoding="ascii", errors="replace") as file:
+            return frozenset(file.read().split())
+    except OSError:
+        return frozenset()
+
+
+def note_known(directory: str, parts: Iterable[str]) -> None:
+    """Note of which parts Redis may have something. Raises OSError."""
+    with open(f"{directory}/{KNOWN}", "w", encoding="ascii") as file:
+        file.write(" ".join(sorted(parts)))
+
+
+def entries(directory: str) -> list[Entry] | None:
+    """Return what is in the directory, sorted; None: there is none that can be read. Too much is not read to the end."""
+    found: list[Entry] = []
+    try:
+        for entry in _walk(f"{directory}/{DIRECTORY}", ""):
+            found.append(entry)
+            if len(found) > MOST_ENTRIES:
+                break
+    except OSError:
+        return None
+    return sorted(found)
+
+
+def marks(found: list[Entry]) -> list[Any]:
+    """Return what tells the content of a directory from another."""
+    return [(name, its.st_ino, its.st_size, its.st_mtime_ns, its.st_mode) for name, its in found]
+
+
+def pack(directory: str, found: list[Entry], limit: int) -> bytes:
+    """Return the directory as one piece. What comes and goes meanwhile is there or not. Raises TooMuch, OSError."""
+    import tarfile  # here: what a listener imports, each of its forks copies
+
+    size = sum(HEADERS + (its.st_size if stat.S_ISREG(its.st_mode) else 0) for _, its in found)
+    if len(found) > MOST_ENTRIES or size > UNPACKED * limit:
+        raise TooMuch
+    packed = _Packed(limit)
+    with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:   # type: ignore[call-overload]
+        for name, its in found:
+            _add(tar, f"{directory}/{DIRECTORY}/{name}", tarfile.TarInfo(name), its, UNPACKED * limit)
+    return packed.finish()
+
+
+def unpack(content: bytes, directory: str, limit: int) -> list[str]:
+    """Make the directory of what `pack` returned; return what was left out, as it would reach outside of it.
+
+    Raises OSError, ValueError when it is something else.
+    """
+    import io
+    import shutil
+    import tarfile
+    import zlib
+
+    plain = zlib.decompressobj()
+    try:
+        data = plain.decompress(content, 2 * UNPACKED * limit)
+        if not plain.eof:
+            raise ValueError("it is not whole, or too large")
+        new = f"{directory}/{DIRECTORY}.new"
+        shutil.rmtree(new, ignore_errors=True)
+        os.mkdir(new, 0o700)
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            left_out = [member.name for member in tar if not _extract(tar, member, new)]
+    except (zlib.error, tarfile.TarError, KeyError, EOFError) as error:
+        raise ValueError(str(error)) from error
+    os.rename(new, f"{directory}/{DIRECTORY}")
+    return left_out
+
+
+def carry(old: str, new: str, is_in_use: bool) -> None:
+    """Have the new attempt find the directory of the old one. is_in_use: the old one still writes. Raises OSError."""
+    source, target = f"{old}/{DIRECTORY}", f"{new}/{DIRECTORY}"
+    if not is_in_use:
+        os.rename(source, target)
+        return
+    import shutil
+
+    shutil.rmtree(f"{target}.new", ignore_errors=True)     # of a try before
+    _copy(source, f"{target}.new")
+    os.rename(f"{target}.new", target)
+
+
+class _Packed:
+    """Compresses what is written, as long as the result is not too large."""
+
+    def __init__(self, limit: int) -> None:
+        import zlib
+
+        self._squeeze = zlib.compressobj(1)
+        self._left = limit
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._take(self._squeeze.compress(data))
+        return len(data)
+
+    def finish(self) -> bytes:
+        self._take(self._squeeze.flush())
+        return b"".join(self._parts)
+
+    def _take(self, part: bytes) -> None:
+        self._left -= len(part)
+        if self._left < 0:
+            raise TooMuch
+        self._parts.append(part)
+
+
+def _walk(path: str, prefix: str) -> Iterator[Entry]:
+    with os.scandir(path) as found:
+        for entry in found:
+            name = prefix + entry.name
+            try:
+                status = entry.stat(follow_symlinks=False)
+                yield Entry(name, status)
+                if stat.S_ISDIR(status.st_mode):
+                    yield from _walk(f"{path}/{entry.name}", f"{name}/")
+            except OSError:                            # gone meanwhile, or not for us to read
+                continue
+
+
+def _open_file(path: str) -> int | None:
+    """Open a file to be read; None: it is gone, or something else by now, such as a pipe, which would have us wait."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _add(tar: tarfile.TarFile, path: str, member: tarfile.TarInfo, its: os.stat_result, most: int) -> None:
+    import io
+    import tarfile
+
+    member.mtime, member.mode = int(its.st_mtime), stat.S_IMODE(its.st_mode)
+    if stat.S_ISDIR(its.st_mode):
+        member.type = tarfile.DIRTYPE
+        tar.addfile(member)
+    elif stat.S_ISLNK(its.st_mode):
+        try:
+            member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
+        except OSError:                                # gone, or no link any more
+            return
+        tar.addfile(member)
+    elif stat.S_ISREG(its.st_mode) and (descriptor := _open_file(path)) is not None:
+        with open(descriptor, "rb") as file:
+            its = os.fstat(descriptor)                 # another one may have taken its place
+            if its.st_size > most:
+                raise TooMuch
+            content = file.read(its.st_size)           # what is written meanwhile is for the next time
+        member.mtime, member.mode, member.size = int(its.st_mtime), stat.S_IMODE(its.st_mode), len(content)
+        tar.addfile(member, io.BytesIO(content))
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy directories, files and links. What comes and goes meanwhile is there or not."""
+    os.mkdir(target, 0o700)
+    try:
+        found = list(os.scandir(source))
+    except FileNotFoundError:
+        return
+    for entry in found:
+        new = f"{target}/{entry.name}"
+        if entry.is_symlink():
+            try:
+                aim = os.readlink(entry.path)
+            except OSError:                            # gone, or no link any more
+                continue
+            os.symlink(aim, new)
+        elif entry.is_dir(follow_symlinks=False):
+            _copy(entry.path, new)
+        elif entry.is_file(follow_symlinks=False):
+            _copy_file(entry.path, new)
+
+
+def _copy_file(source: str, target: str) -> None:
+    import shutil
+
+    descriptor = _open_file(source)
+    if descriptor is None:
+        return
+    with open(descriptor, "rb") as old:
+        its = os.fstat(descriptor)
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(its.st_mode)), "wb") as new:
+            shutil.copyfileobj(old, new)
+    os.utime(target, ns=(its.st_atime_ns, its.st_mtime_ns))
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
+    """Extract it, unless it would reach outside of the directory; tell whether it is there."""
+    import tarfile
+
+    if hasattr(tarfile, "data_filter"):
+        try:
+            tar.extract(member, path, filter="data")
+        except tarfile.FilterError:
+            return False
+        return True
+    is_safe = (member.isfile() or member.isdir()) and not {"", "..", "."} & set(member.name.split("/"))
+    if is_safe:
+        tar.extract(member, path)                      # a Python before 3.11.4 knows no filters
+    return is_safe

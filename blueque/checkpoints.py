@@ -1,0 +1,230 @@
+"""Checkpoints: how they come from the files of an attempt to Redis, and to the files of the next attempt."""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import logging
+import os
+import time
+from collections.abc import Mapping
+
+from blueque import checkpoint_files, process
+from blueque.attempt import Attempt
+from blueque.checkpoint_files import Entry, Mark, TooMuch
+from blueque.client import Client
+from blueque.errors import RedisRefused
+from blueque.spool import Spool
+from blueque.task import Task
+
+log = logging.getLogger("blueque")
+
+PACE = 1.0                                             # seconds between two looks
+SHARE = 10                                             # a look that took long is followed by a rest so many times as long
+TRIES = 5                                              # to read value and directory while neither changes
+_WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)     # what may be better in a while
+
+
+class Teller:
+    """Tells Redis of the checkpoint of one attempt.
+
+    limit: bytes that a value may take, and a directory when it is packed.
+    """
+
+    def __init__(self, attempt: Attempt, limit: int) -> None:
+        self._path, self._limit = attempt.path, limit
+        self._mark: Mark | None = None                 # of what Redis has
+        self._marks: object = None
+        self._has_looked = False
+        self._known: frozenset[str] | None = None      # parts of which Redis may have something; None: not looked at yet
+        self._is_all_told = False
+        self._said: set[str] = set()
+        self._next_look = 0.0
+
+    def step(self, client: Client, task: Task) -> None:
+        """Tell what has changed. Raises what Redis does, NotOwner, OSError."""
+        if time.monotonic() >= self._next_look:
+            began = time.monotonic()
+            self._tell(client, task, is_over=False)
+            now = time.monotonic()
+            self._next_look = began + max(PACE / 2, SHARE * (now - began))
+
+    def finish(self, client: Client, task: Task) -> None:
+        """Tell all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
+        if self._is_all_told:
+            return
+        try:
+            self._tell(client, task, is_over=True)
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            log.error("checkpoint task=%s: %s", task.id, error)     # somebody else's key: the end has to be told
+        self._is_all_told = True
+
+    def _tell(self, client: Client, task: Task, is_over: bool) -> None:
+        look = self._look(task, is_over)
+        if look is None:
+            return
+        parts, mark, marks = look
+        if parts:
+            self._note({name for name in parts if parts[name] is not None})
+            client.get_processor(task).checkpoint(parts)
+        self._mark, self._marks, self._has_looked = mark, marks, True
+
+    def _look(self, task: Task, is_over: bool) -> tuple[dict[str, str | None], Mark | None, object] | None:
+        """Return what is to be told, and what it is known by; None: value and directory could not be read together."""
+        for _ in range(TRIES):
+            found = checkpoint_files.entries(self._path) or []
+            mark, marks = checkpoint_files.mark(self._path), checkpoint_files.marks(found)
+            # The value first: then the files are never older than it.
+            parts = self._value(task, mark, is_over)
+            if marks != self._marks or is_over:
+                files = self._files(task, found)
+                if files is None:
+                    return None
+                parts |= files
+            # As long as nothing comes or goes there, what the value names is among what we have read.
+            if _names(checkpoint_files.entries(self._path) or []) == _names(found):
+                return parts, mark, marks
+        self._say(
+            "pace", "checkpoint task=%s: its directory changes faster than it can be read; the one before counts", task.id
+        )
+        return None
+
+    def _value(self, task: Task, mark: Mark | None, is_over: bool) -> dict[str, str | None]:
+        if self._has_looked and not is_over and mark == self._mark:
+            return {}
+        if mark is None:
+            return {"value": None} if "value" in self._get_known() else {}
+        value = checkpoint_files.read(self._path) if mark[1] <= self._limit else None
+        if value is None:
+            self._say(
+                "value", "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
+                task.id, self._path, checkpoint_files.VALUE, f"{self._limit:,}",
+            )
+            return {}
+        return {"value": value}
+
+    def _files(self, task: Task, found: list[Entry]) -> dict[str, str | None] | None:
+        """Return what is to be told of the directory; None: it cannot be read."""
+        if not found:
+            return {"files": None, "files_left": None} if "files" in self._get_known() else {}
+        try:
+            packed = checkpoint_files.pack(self._path, found, self._limit)
+        except TooMuch:
+            self._say(
+                "files", "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
+                task.id, self._path, checkpoint_files.DIRECTORY, f"{self._limit:,}",
+            )
+            return {"files": None, "files_left": f"{process.host_name()}:{self._path}/{checkpoint_files.DIRECTORY}"}
+        except OSError as error:
+            self._say(
+                "disk", "checkpoint task=%s: its directory cannot be read: %s; the one before counts", task.id, error
+            )
+            return None
+        return {"files": binascii.b2a_base64(packed, newline=False).decode(), "files_left": None}
+
+    def _get_known(self) -> frozenset[str]:
+        if self._known is None:
+            self._known = checkpoint_files.known(self._path)
+        return self._known
+
+    def _note(self, told: set[str]) -> None:
+        """Note what Redis may have from now on, for us and for a listener that comes after us."""
+        known = self._get_known() | {"value" if name == "value" else "files" for name in told}
+        if known != self._known:
+            self._known = known
+            try:
+                checkpoint_files.note_known(self._path, known)
+            except OSError:                            # a full disk: we know it ourselves
+                pass
+
+    def _say(self, kind: str, message: str, *values: object) -> None:
+        """Say it once."""
+        if kind not in self._said:
+            self._said.add(kind)
+            log.warning(message, *values)
+
+
+def _names(found: list[Entry]) -> list[tuple[str, int]]:
+    return [(name, its.st_ino) for name, its in found]
+
+
+def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
+    """Have an attempt find what the one before has left, here or in Redis. Raises OSError.
+
+    kept: what Redis has. The files of an attempt that is not older are newer: Redis may have been away when it ended.
+    """
+    kept = _trusted(task, kept)
+    value, directory = _left_here(spool, task, int(kept.get("attempt", "0")))
+    value = kept.get("value") if value is None else value
+    if value is not None:
+        checkpoint_files.write(attempt.path, value)
+    try:
+        _carry_directory(spool, task, attempt, directory, kept, limit)
+    except OSError as error:
+        if error.errno in _WAIT_FOR:
+            raise
+        log.error("checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error)
+    names = {"value": checkpoint_files.VALUE, "files": checkpoint_files.DIRECTORY}
+    handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
+    if handed:
+        checkpoint_files.note_known(attempt.path, handed)
+    for _, old in spool.earlier(task.id, task.fields):
+        old.release()
+
+
+def _carry_directory(
+    spool: Spool, task: Task, attempt: Attempt, directory: str | None, kept: Mapping[str, str], limit: int
+) -> None:
+    if os.path.isdir(f"{attempt.path}/{checkpoint_files.DIRECTORY}"):      # from a try before, when the disk was full
+        return
+    if directory is not None:
+        try:
+            checkpoint_files.carry(directory, attempt.path, is_in_use=spool.is_in_use(directory))
+        except FileNotFoundError:                      # pruned just now
+            pass
+        else:
+            return
+    if "files" in kept:
+        try:
+            left_out = checkpoint_files.unpack(binascii.a2b_base64(kept["files"]), attempt.path, limit)
+        except ValueError as error:
+            log.error("checkpoint task=%s: its files cannot be unpacked: %s", task.id, error)
+        else:
+            if left_out:
+                names = ", ".join(left_out)
+                log.warning("checkpoint task=%s: left out what would reach outside of its directory: %s", task.id, names)
+    elif "files_left" in kept:
+        host, _, path = kept["files_left"].partition(":")
+        if host == process.host_name() and not os.path.isdir(path):
+            log.warning("checkpoint task=%s: its directory %s was removed, for its age or for want of room", task.id, path)
+        else:
+            log.warning("checkpoint task=%s: its directory was too large to come here from %s", task.id, kept["files_left"])
+
+
+def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what Redis has, or nothing: it is of another task that had the same id, or not by us."""
+    if not kept or kept.get("created") != task.fields.get("created"):
+        return {}
+    number = kept.get("attempt", "0")
+    if not (number.isdecimal() and len(number) < 10) or not checkpoint_files.is_json(kept.get("value", "null")):
+        log.error("checkpoint task=%s: what Redis has is not what we have written; it begins without", task.id)
+        return {}
+    return kept
+
+
+def _left_here(spool: Spool, task: Task, known: int) -> tuple[str | None, str | None]:
+    """Return the newest value in this spool, and the attempt that has the newest directory; not older than `known`."""
+    value: str | None = None
+    directory: str | None = None
+    for number, old in spool.earlier(task.id, task.fields):
+        if number < known:
+            break
+        if value is None:
+            value = checkpoint_files.read(old.path)
+        if directory is None and os.path.isdir(f"{old.path}/{checkpoint_files.DIRECTORY}"):
+            directory = old.path
+        if old.has_begun():                            # else what it was to find may not have come to it yet
+            break
+    return value, directory

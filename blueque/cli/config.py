@@ -1,0 +1,197 @@
+"""`blueque config`: which values are in effect, and where each of them comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from blueque import settings
+from blueque.address import hide_password
+from blueque.cli import show
+from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
+from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+
+_ENVIRONMENT = {
+    "max_bytes": "BLUEQUE_MAX_BYTES", "listener.spool": "BLUEQUE_SPOOL", "listener.beat": "BLUEQUE_BEAT",
+    "listener.lease": "BLUEQUE_LEASE", "listener.lost_after": "BLUEQUE_LOST_AFTER",
+    "listener.spool_limit": "BLUEQUE_SPOOL_LIMIT", "listener.log_limit": "BLUEQUE_LOG_LIMIT",
+    "statistics.keep": "BLUEQUE_STATISTICS_KEEP",
+}
+_COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
+_NONE = "-"                                            # a limit that there is not
+
+
+class Setting(NamedTuple):
+    """A value in effect. origin: option, environment, file or default; place: of the two that may be many, which."""
+
+    name: str
+    value: Any
+    origin: str
+    place: str | None = None
+    line: int | None = None
+
+
+@click.group(
+    invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]",
+    short_help="Show the values in effect, and where each comes from.",
+)
+@json_option
+@shared_options
+@pass_invocation
+@click.pass_context
+def config(context: click.Context, invocation: Invocation, as_json: bool) -> None:
+    """Show the values in effect, and where each comes from: an option, the environment, a line of the file, the default.
+
+    \b
+    blueque config
+    blueque config --config staging.toml --json
+
+    Those of a listener are what blueque-listener would go by if it were started here without options. Passwords are not
+    shown. docs/configuration.md explains every value.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    found = list(effective(invocation))
+    if as_json:
+        show.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])
+        return
+    rows = [[setting.name, _shown(setting.value), _origin(setting)] for setting in found]
+    click.echo("\n".join(show.table(_COLUMNS, rows)))
+
+
+@config.command()
+@json_option
+@shared_options
+@pass_invocation
+def path(invocation: Invocation, as_json: bool) -> None:
+    """Print which file is read; the exit code is 3 when there is none."""
+    found = invocation.config.path
+    if as_json:
+        show.print_json("config_path", path=found)
+    if found is None:
+        raise Failure(MISSING, "no blueque.toml is read", "Write one: blueque config init. Where it may lie: --config FILE,"
+                      " BLUEQUE_CONFIG, ./, ~/.config/blueque/, /etc/blueque/.")
+    if not as_json:
+        click.echo(show.clean(found))
+
+
+@config.command(short_help="Write a file in which every value stands.")
+@click.argument("file", metavar="[FILE]", default="blueque.toml")
+@debug_option
+def init(file: str) -> None:
+    """Write a file in which every value stands, with its meaning, and commented out. It overwrites nothing.
+
+    \b
+    blueque config init /etc/blueque/blueque.toml
+    """
+    example = Path(__file__).with_name("example.toml").read_text()
+    try:
+        with open(file, "x", encoding="utf-8") as new:
+            new.write(example)
+    except FileExistsError as error:
+        advice = "Nothing was written. Give another name, or move it away."
+        raise Failure(REFUSED, f"{file} is there already", advice) from error
+    except OSError as error:
+        raise Failure(USAGE, f"cannot write {file}: {error.strerror}") from error
+    click.echo(show.clean(file))
+
+
+def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
+    """Yield every value in effect. Ends the program when one is wrong."""
+    said, lines = _file(invocation)
+    path = invocation.config.path
+    yield _address(invocation, lines)
+    is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
+    for name, default in _defaults(environ, is_lottery).items():
+        variable = _ENVIRONMENT.get(name)
+        if variable is not None and environ.get(variable):
+            yield Setting(name, environ[variable], "environment", variable)
+        elif name in said:
+            yield Setting(name, said[name], "file", path, lines.get(name))
+        else:
+            yield Setting(name, default, "default")
+    for name, value in said.items():
+        if name != "redis_url" and name not in _defaults(environ, is_lottery):
+            yield Setting(name, value, "file", path, lines.get(name))
+
+
+def _address(invocation: Invocation, lines: Mapping[str, int]) -> Setting:
+    url, origin = invocation.address()
+    shown = hide_password(url)
+    if origin == invocation.config.path:
+        return Setting("redis_url", shown, "file", origin, lines.get("redis_url"))
+    if origin == "default":
+        return Setting("redis_url", shown, "default")
+    return Setting("redis_url", shown, "option" if origin.startswith("--") else "environment", origin)
+
+
+def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
+    """Return every value but those of queues, and what it is when nobody says anything."""
+    from blueque.cli.listener import KEEP  # here: it is much, and for this verb only
+    from blueque.process import is_in_container
+
+    timing = settings.Timing()
+    listener: dict[str, Any] = {
+        "slots": 1, "select": "lottery" if is_lottery else "ordered",
+        "spool": settings.spool({**environ, "BLUEQUE_SPOOL": ""}),
+        "spool_limit": f"{settings.SPOOL_LIMIT:.0%}", "log_limit": show.size(settings.LOG_LIMIT), "keep": show.span(KEEP),
+        "beat": show.span(timing.beat), "lease": show.span(timing.lease),
+        "lost_after": show.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
+        "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
+        "stall_limit": None, "memory_limit": None, "grace": show.span(settings.GRACE), "lead": 0,
+    }
+    retention = {
+        status: {"age": show.span(keep.age), **({} if keep.newest is None else {"newest": keep.newest})}
+        for status, keep in settings.RETENTION.items()
+    }
+    return {
+        "max_bytes": settings.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
+        **{f"retention.{status}": keep for status, keep in retention.items()},
+        "statistics.keep": f"{settings.STATISTICS_KEEP} d",
+    }
+
+
+def _file(invocation: Invocation) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return what the file says, by names with dots, as it is written there, and the line of each."""
+    found = invocation.config.path                     # a mistake in it ends the program here
+    if found is None:
+        return {}, {}
+    import tomllib  # here: a file is needed for it
+
+    from blueque.config import shown_path
+    from blueque.toml_lines import lines_of_keys
+
+    try:
+        text = Path(found).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
+    lines = {shown_path(path): line for path, line in lines_of_keys(text).items()}
+    return {shown_path(path): value for path, value in _leaves((), tomllib.loads(text))}, lines
+
+
+def _leaves(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of tables; what stands in the table of a listener, of a queue, or of retention, is one."""
+    for key, value in table.items():
+        depth = 2 if (*path, key)[0] == "queues" else 1
+        if isinstance(value, dict) and len(path) < depth:
+            yield from _leaves((*path, key), value)
+        else:
+            yield (*path, key), value
+
+
+def _shown(value: Any) -> str:
+    if value is None or value is False or value in ({}, []):
+        return _NONE if value is not False else "false"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _origin(setting: Setting) -> str:
+    line = f", line {setting.line}" if setting.line is not None else ""
+    kind = "" if setting.origin in ("file", "option") else setting.origin
+    return " ".join(part for part in (kind, f"{setting.place or ''}{line}") if part)

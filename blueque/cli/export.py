@@ -1,0 +1,130 @@
+"""`blueque export`: tasks as JSON lines or CSV, for programs that know neither Redis nor Blueque."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+import click
+
+from blueque.cli import show
+from blueque.cli.facts import contents
+from blueque.cli.failure import USAGE, Failure
+from blueque.cli.named import queues_matching
+from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
+from blueque.cli.tasks import as_item
+from blueque.places import FINISHED, STATUSES
+from blueque.survey import entered
+from blueque.task import Task
+
+KEEP = 6 * 3600.0                                      # seconds for which an export may read, should its reader be slow
+# Of the names in JSON, those that fit a table; times are in ISO 8601, in UTC.
+CSV_COLUMNS = (
+    "id", "queue", "status", "attempt", "node", "created", "started", "finished", "updated", "eta", "error_type", "error",
+    "exit_code", "signal", "failures", "memory_peak", "cpu_seconds", "priority", "needs", "key", "run", "progress",
+    "parameters", "result",
+)
+
+
+@click.command(short_help="Write tasks as JSON lines, or as CSV.")
+@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
+@click.option("--state", "states", multiple=True, type=click.Choice((*STATUSES, "all")),
+              help="Only these; may be repeated; else complete, failed and cancelled ones.")
+@click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")
+@click.option("--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True)
+@click.option("-o", "--output", "path", metavar="FILE", help="Into this file, which is there when it is whole.")
+@shared_options
+@pass_invocation
+def export(
+    invocation: Invocation, patterns: Sequence[str], states: Sequence[str], since: float | None, form: str, path: str | None
+) -> None:
+    """Write tasks as JSON lines, or as CSV, to standard output or into a file.
+
+    \b
+    blueque export -q 'render.*' --since 1d > tasks.jsonl
+    blueque export --state all --format csv -o tasks.csv
+
+    They are those of one instant, the oldest of each queue and state first; what has left its state before it is read is
+    left out. A line of JSON is the item of `blueque show ID --json`, without the signs of what runs. CSV has
+    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
+    """
+    client = invocation.client(patience=30.0)
+    inspector = client.get_inspector()
+    queues = queues_matching(inspector.queues(), patterns)
+    wanted = list(STATUSES) if "all" in states else list(dict.fromkeys(states)) or list(FINISHED)
+    now = inspector.now()
+    count = 0
+    with _output(path) as file:
+        write = _csv(file) if form == "csv" else _json_lines(file)
+        # One queue after the other: copies of the ids of all at once might be more than Redis has room for.
+        for queue in queues:
+            snapshot = client.freeze(queue, wanted, KEEP)
+            try:
+                for task in client.tasks_of(snapshot):
+                    if task.status in wanted and task.queue == queue and _is_recent(task, now, since):
+                        write(as_item(task, now) | contents(task))
+                        count += 1
+            finally:
+                client.thaw(snapshot)
+    if path is not None:
+        show.talk(f"{show.count(count, 'task')} in {path}")
+
+
+def _is_recent(task: Task, now: float, since: float | None) -> bool:
+    at = entered(task)
+    return since is None or (at is not None and at >= now - since)
+
+
+def _json_lines(file: IO[str]) -> Callable[[dict[str, Any]], object]:
+    return lambda item: file.write(f"{show.json_line(item)}\n")
+
+
+def _csv(file: IO[str]) -> Callable[[dict[str, Any]], object]:
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(CSV_COLUMNS)
+    # What a task says is not to command the terminal that shows it.
+    shown = show.clean if file.isatty() else str
+    return lambda item: table.writerow([
+        shown(cell) if isinstance(cell, str) else cell for cell in (_cell(item.get(name)) for name in CSV_COLUMNS)
+    ])
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)) else json.dumps(
+        value, ensure_ascii=False
+    )
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[IO[str]]:
+    """Give what to write to. A file gets its name when all is in it, and on the disk."""
+    if path is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):     # a device, or a pipe
+            with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                yield file
+            return
+        begun = f"{path}.{os.getpid()}.part"
+        try:
+            with open(begun, "x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(begun, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(begun)
+            raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(USAGE, f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,95 @@
+"""`blueque failures`: failed tasks, put together by what they failed with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from blueque import commands
+from blueque.cli import show
+from blueque.cli.named import queues_matching
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+from blueque.cli.stats import days_option
+from blueque.failures import UNKNOWN, Kind
+
+MAX_COMMANDS = 5                                       # kinds whose commands are printed
+
+_COLUMNS = [
+    Column("ERROR TYPE", can_shrink=True), Column("QUEUE", can_shrink=True), Column("ATTEMPTS", True),
+    Column("FAILED", True), Column("NEWEST", can_shrink=True), Column("AGO", True), Column("ERROR", can_shrink=True),
+]
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[QUEUE...]")
+@days_option
+@json_option
+@shared_options
+@pass_invocation
+def failures(invocation: Invocation, patterns: Sequence[str], days: int, as_json: bool) -> None:
+    """Show what tasks fail with, how often, and the newest of each kind.
+
+    \b
+    blueque failures
+    blueque failures render.4k --last 1d --json
+
+    ATTEMPTS counts attempts that failed on these days, in UTC, whether another followed or not; not those of listeners of
+    1.0.0. FAILED is how many tasks are failed now, whenever that was; of each queue the newest 1,000 are looked at, fewer of
+    many queues.
+    """
+    inspector = invocation.client().get_inspector()
+    queues = queues_matching(inspector.queues(), patterns)
+    found = inspector.failures(queues, days)
+    now = inspector.now()
+    if as_json:
+        items = [_item(kind) for kind in found.kinds]
+        show.print_json("failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items)
+        return
+    if not found.kinds:
+        show.talk(f"no failures in {show.count(days, 'day')}")
+        return
+    click.echo("\n".join(show.table(_COLUMNS, [_row(kind, now) for kind in found.kinds])))
+    _print_commands([kind for kind in found.kinds if kind.newest is not None])
+    if found.has_more:
+        show.talk(f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}")
+
+
+def _row(kind: Kind, now: float) -> list[str]:
+    newest = "-" if kind.newest is None else show.short_id(kind.newest)
+    return [
+        kind.error_type, kind.queue, str(kind.attempts), str(kind.failed), newest,
+        show.span(None if kind.at is None else max(now - kind.at, 0.0)), _short(kind),
+    ]
+
+
+def _short(kind: Kind) -> str:
+    """Return the error without its type, which stands beside it; of a program also the last line that it printed."""
+    first, *more = (kind.error or "-").strip().split("\n")
+    said = next((line.strip() for line in reversed(more) if line.strip()), "") if first.endswith(":") else ""
+    text = f"{first} {said}" if said else first.removesuffix(":")
+    for name in (kind.error_type, kind.error_type.rpartition(".")[2]):
+        text = text.removeprefix(f"{name}: ")
+    return text
+
+
+def _print_commands(kinds: Sequence[Kind]) -> None:
+    """Tell how to see the newest of each kind, and how to run all of a kind again: for people."""
+    if not show.is_terminal():
+        return
+    for kind in kinds[:MAX_COMMANDS]:
+        show.talk("")
+        show.talk(f"{kind.error_type} in {kind.queue}")
+        show.talk(f"  blueque show {show.short_id(kind.newest or '')}")
+        again = commands.of_queue("requeue --failed", kind.queue)
+        show.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
+
+
+def _item(kind: Kind) -> dict[str, Any]:
+    return {
+        "queue": kind.queue, "error_type": kind.error_type, "attempts": kind.attempts, "failed": kind.failed,
+        "newest": kind.newest, "error": kind.error, **show.times(at=kind.at),
+    }

@@ -1,0 +1,118 @@
+"""`blueque history`: what has happened to a task, or happens in queues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from blueque.cli import show
+from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import queues_named
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+from blueque.cli.tasks import find_one
+from blueque.client import Client
+from blueque.errors import RedisAway
+from blueque.history import Event
+from blueque.trouble import Trouble
+from blueque.wording import span
+
+_WORDS = {"released": "handed back"}                   # what people call it; JSON has the name
+_COLUMNS = [
+    Column("WHEN"), Column("AFTER", True), Column("ATTEMPT", True), Column("EVENT"), Column("BY", can_shrink=True),
+    Column("FACTS", can_shrink=True),
+]
+
+
+@click.command(short_help="Show what has happened to a task, or happens in queues.")
+@click.argument("prefix", required=False, metavar="[ID]")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="What happens in this queue from now on.")
+@json_option
+@shared_options
+@pass_invocation
+def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], as_json: bool) -> None:
+    """Show what has happened to a task, or follow what happens in queues.
+
+    \b
+    blueque history 4f1e2c80
+    blueque history -q render -q ingest
+
+    Of a task its first 20 events are kept, and its last 80; a queue keeps about 10,000 of all its tasks. AFTER is the time
+    since the event before. With -q it goes on until Ctrl-C, each event on a line of its own; with --json each is an object.
+    """
+    if (prefix is None) == (not queues):
+        raise click.UsageError("give the ID of a task, or --queue QUEUE")
+    client = invocation.client()
+    if prefix is None:
+        _follow(client, queues_named(client.get_inspector(), queues), as_json, invocation.is_utc)
+        return
+    task_id = find_one(client.get_inspector(), prefix)
+    found = client.get_history(task_id)
+    if found is None:
+        raise Failure(MISSING, f"there is no task {task_id} any more")
+    if as_json:
+        show.print_json("history", items=[_as_json(event) for event in found.events], task=task_id, missing=found.missing)
+        return
+    rows = list(_rows(found.events, invocation.is_utc))
+    if found.missing:
+        rows.insert(found.early, ("...", "", "", f"{found.missing} left out", "", ""))
+    for line in show.table(_COLUMNS, rows):
+        click.echo(line)
+
+
+def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
+    before: float | None = None
+    for event in events:
+        after = "" if before is None else span(event.at - before)
+        before = event.at
+        yield show.stamp(event.at, is_utc), after, str(event.attempt or ""), _word(event), event.by or "", _facts(event)
+
+
+def _word(event: Event) -> str:
+    return _WORDS.get(event.event, event.event)
+
+
+def _facts(event: Event) -> str:
+    """Return what else is known of an event, in words."""
+    told = dict(event.facts)
+    words = []
+    took = told.pop("took", None)
+    if isinstance(took, (int, float)):
+        words.append(f"{'waited' if event.event == 'reserved' else 'ran'} {span(took)}")
+    eta = told.pop("eta", None)
+    if isinstance(eta, (int, float)):
+        words.append(f"due after {span(eta - event.at)}" if eta > event.at else f"was due {span(event.at - eta)} before")
+    kind, error = told.pop("error_type", None), told.pop("error", None)
+    if error is not None:
+        words.append(str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}")
+    words += [f"{name} {value}" for name, value in told.items()]
+    return ", ".join(words)
+
+
+def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) -> None:
+    places = client.get_event_places(*queues)
+    trouble = Trouble("Redis answers again")
+    while True:
+        try:
+            for event in client.events(*queues, after=places):
+                queue = event.queue or ""
+                places[queue] = event.place or ""
+                trouble.tell(None)
+                if as_json:
+                    show.print_json_line("event", queue=queue, **_as_json(event))
+                else:
+                    what = f"{show.stamp(event.at, is_utc)}  {show.short_id(event.task)}  {_word(event)}"
+                    click.echo(show.clean("  ".join(filter(None, [what, queue, event.by, _facts(event)]))))
+        except RedisAway as error:
+            trouble.tell(str(error), "waiting")
+            time.sleep(trouble.pause())
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    return {
+        "task": event.task, "event": event.event, "attempt": event.attempt, "by": event.by, "facts": dict(event.facts),
+        **show.times(at=event.at),
+    }

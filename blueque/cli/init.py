@@ -1,0 +1,49 @@
+"""`blueque init`: the files of deploy/, for where Blueque is to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from blueque.cli import show
+from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
+from blueque.cli.options import debug_option
+
+KINDS = ("systemd", "docker", "kubernetes", "slurm", "prometheus", "grafana")
+# An installed package has its own copy; in a checkout they lie beside the package.
+_PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (1, 2))
+
+
+@click.command(short_help="Write files for systemd, Docker and so on.")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.option("--dir", "directory", metavar="DIR", help="Where to; else a directory of that name here.")
+@debug_option
+def init(kind: str, directory: str | None) -> None:
+    """Write files for systemd, Docker and so on, to be read, changed and installed. It overwrites nothing.
+
+    \b
+    blueque init systemd
+    blueque init kubernetes --dir manifests/blueque
+
+    Each file says in its comments what it is for and why it is as it is, first of all what becomes of running tasks when
+    a listener is told to leave. For Prometheus there are alerts, for Grafana a dashboard.
+    """
+    source = next((place / kind for place in _PLACES if (place / kind).is_dir()), None)
+    if source is None:
+        advice = "They are in the directory deploy of the source."
+        raise Failure(CONFIGURATION, "this installation has no such files", advice)
+    target = Path(directory if directory is not None else kind)
+    files = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
+    there = [str(target / path) for path in files if (target / path).exists()]
+    if there:
+        advice = "Nothing was written. Give another directory: --dir DIR"
+        raise Failure(REFUSED, f"{', '.join(there[:3])}{', ...' if there[3:] else ''}: there already", advice)
+    for path in files:
+        try:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            with open(target / path, "x", encoding="utf-8") as new:
+                new.write((source / path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise Failure(USAGE, f"cannot write {target / path}: {error.strerror}") from error
+        click.echo(show.clean(str(target / path)))

@@ -1,0 +1,155 @@
+"""`blueque ls`: some tasks in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from blueque.cli import show
+from blueque.cli.named import queues_matching
+from blueque.cli.options import TIME, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.task_columns import COLUMNS, USUAL, chosen
+from blueque.cli.tasks import as_item
+from blueque.errors import InvalidInput
+from blueque.inspector import Inspector
+from blueque.nodes import names_of
+from blueque.places import FINISHED, HELD
+from blueque.settings import parse_duration
+from blueque.survey import STATUSES, Choice, Listing, entered
+from blueque.task import Task
+
+UNFINISHED = ("started", "reserved", "pending")
+MOST = 10_000                                          # that are listed at a time
+DECADE = 10 * 365 * 86400.0                            # a number above it is no age
+
+
+class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A time, written as its age, 24h, or as ISO 8601 or Unix seconds: (whether it is an age, seconds)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bool, float]:
+        if not isinstance(value, str):
+            return value
+        try:
+            age = parse_duration(value)
+        except InvalidInput:
+            return False, TIME.convert(value, param, ctx)
+        return age < DECADE, age
+
+
+class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Names of columns, with commas between them."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        names = value if not isinstance(value, str) else tuple(part.strip().lower() for part in value.split(","))
+        for name in names:
+            if name not in COLUMNS:
+                self.fail(f"there is no column {name!r}; there are {', '.join(COLUMNS)}", param, ctx)
+        return tuple(names)
+
+
+@click.command(short_help="List tasks; else those that are started, reserved or pending.")
+@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATUSES), help="Only these; may be repeated.")
+@click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")
+@click.option("--node", metavar="NODE|HOST", help="Only those that run, or ran last, there.")
+@click.option("--since", type=_Since(), metavar="AGE|TIME", help="Only those that got their state since: 24h.")
+@click.option("--columns", type=_Columns(), metavar="NAMES", help="Which: id,node,run,error.")
+@click.option("--sort", metavar="COLUMN", help="By that column; -COLUMN: the largest first.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most.")
+@click.option("--ids", "--quiet", "only_ids", is_flag=True, help="Print the ids only, whole, one per line.")
+@json_option
+@shared_options
+@pass_invocation
+def ls(
+    invocation: Invocation,
+    patterns: Sequence[str],
+    states: Sequence[str],
+    finished: bool,
+    node: str | None,
+    since: tuple[bool, float] | None,
+    columns: Sequence[str] | None,
+    sort: str | None,
+    limit: int,
+    only_ids: bool,
+    as_json: bool,
+) -> None:
+    """List tasks; without options those that are started, reserved or pending.
+
+    \b
+    blueque ls -q 'render.*' --state failed --since 24h --columns id,error
+    blueque ls --finished --sort -run --json
+    blueque ls --state failed --ids --limit 1000 | blueque requeue -
+
+    FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed, cancelled and
+    complete ones; of finished tasks the newest first, of pending and scheduled ones those whose turn comes first, of others
+    the longest in their state.
+
+    Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,
+    eta, started, finished, updated. For --node, --since and --sort the first 10,000 tasks in all are looked at, the same
+    number of each queue and state.
+    """
+    inspector = invocation.client().get_inspector()
+    queues = queues_matching(inspector.queues(), patterns)
+    # What has not been begun is nowhere.
+    usual = UNFINISHED if node is None else HELD
+    wanted = [*states, *(FINISHED if finished else ())] or usual
+    listing = inspector.listing(queues, wanted, limit, _choice(node, since, sort))
+    if as_json:
+        items = [as_item(task, listing.now) for task in listing.tasks]
+        show.print_json(
+            "tasks", **show.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more
+        )
+    elif only_ids:
+        for task in listing.tasks:
+            click.echo(show.clean(task.id))
+    elif listing.tasks:
+        shown = chosen(columns or USUAL)
+        rows = [[one.cell(task, listing.now, invocation.is_utc) for one in shown] for task in listing.tasks]
+        click.echo("\n".join(show.table([one.column for one in shown], rows)))
+    else:
+        _say_nothing(inspector, node)
+    _say_more(listing, limit)
+
+
+def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None) -> Choice | None:
+    """Return what is wanted of the tasks of these queues and states; None: all, as they come."""
+    if node is None and since is None and sort is None:
+        return None
+    name = (sort or "").removeprefix("-").lower()
+    if sort is not None and name not in COLUMNS:
+        raise click.UsageError(f"--sort {sort!r}: there is no such column; there are {', '.join(COLUMNS)}")
+
+    def wants(task: Task, now: float) -> bool:
+        if node is not None and (task.node is None or node not in names_of(task.node)):
+            return False
+        if since is None:
+            return True
+        is_age, seconds = since
+        moment = task.created if task.status == "scheduled" else entered(task)
+        return (moment or 0.0) >= (now - seconds if is_age else seconds)
+
+    return Choice(wants, COLUMNS[name].rank if sort is not None else None, sort is not None and sort.startswith("-"))
+
+
+def _say_nothing(inspector: Inspector, node: str | None) -> None:
+    if node is not None and not any(node in names_of(one.id) for one in inspector.nodes()):
+        show.talk(f"no such tasks; no listener {node} is known now either: blueque node ls")
+    else:
+        show.talk("no such tasks")
+
+
+def _say_more(listing: Listing, limit: int) -> None:
+    if listing.looked_at is not None:
+        show.talk(f"Only the first {listing.looked_at} of each queue and state were looked at.")
+    if listing.has_more and listing.more:
+        everything = limit + listing.more
+        how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST}"
+        show.talk(f"({listing.more} more: {how})")
+    elif listing.has_more:
+        show.talk(f"The first {limit} only: --limit N shows more.")

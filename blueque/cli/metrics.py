@@ -1,0 +1,69 @@
+"""`blueque metrics`: numbers for Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blueque.cli import show
+from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
+from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from blueque.exporter import Exporter
+
+
+@click.command(short_help="Tell Prometheus what there is and what has happened.")
+@click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="Where to be asked.")
+@click.option("--public", is_flag=True, help="Others than this machine may ask, if HOST is so.")
+@click.option("--once", is_flag=True, help="Print the numbers and end.")
+@click.option(
+    "--max-queues", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
+    help="More are told together, as the queue other.",
+)
+@shared_options
+@pass_invocation
+def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_queues: int) -> int:
+    """Tell Prometheus what there is and what has happened, at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
+
+    \b
+    blueque metrics
+    blueque metrics --once | grep blueque_tasks
+
+    Nothing is kept here: the counters are in Redis. So any number of these may run, tell the same, and be restarted
+    without a loss. When Redis does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine
+    only unless --public says otherwise. docs/running.md explains the numbers.
+    """
+    from blueque.exporter import Exporter  # here: --help does without
+
+    exporter = Exporter(invocation.client(), max_queues)
+    if once:
+        click.echo(exporter.scrape(), nl=False)
+        return 0 if exporter.is_up else AWAY
+    return _serve(exporter, listen, public, invocation)
+
+
+def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:
+    from blueque.address import hide_password  # here, as above
+    from blueque.exporter import is_loopback, open_server, parse_address, serve
+    from blueque.logs import log_to_stderr
+
+    try:
+        host, port = parse_address(listen)
+    except InvalidInput as error:
+        raise click.UsageError(f"--listen: {error}") from error
+    try:
+        if not public and not is_loopback(host):
+            raise Failure(REFUSED, f"{listen} can be reached from other machines, and no password is asked for",
+                          "If that is meant: --public. Else: --listen 127.0.0.1:9464")
+        server = open_server(exporter, host, port)
+    except OSError as error:
+        advice = "Another may be there already: --listen HOST:PORT"
+        raise Failure(CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice) from error
+    log_to_stderr()
+    url, origin = invocation.address()
+    where = f"[{host}]" if ":" in host else host or "*"
+    show.talk(f"http://{where}:{server.server_address[1]}/metrics, from {hide_password(url)} ({origin})")
+    return serve(server)

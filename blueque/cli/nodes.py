@@ -1,0 +1,158 @@
+"""`blueque node ls` and `node show`: which listeners there are, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+from blueque import commands
+from blueque.cli import show
+from blueque.cli.failure import MISSING, Failure
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+from blueque.cli.task_columns import chosen
+from blueque.cli.tasks import as_item
+from blueque.nodes import Node, find_named
+
+_HOSTS = [
+    Column("HOST", can_shrink=True), Column("SLOTS", True), Column("RUNNING", True), Column("QUEUES", can_shrink=True),
+    Column("VERSION", can_shrink=True), Column("SEEN", True), Column("STATE"),
+]
+_LISTENERS = [
+    Column("NODE", can_shrink=True), Column("QUEUES", can_shrink=True), Column("TASK", can_shrink=True),
+    Column("VERSION", can_shrink=True), Column("SEEN", True), Column("STATE"),
+]
+_TASKS = ("id", "queue", "state", "for", "progress", "left", "note")
+
+
+@click.command("ls", short_help="List the hosts that serve queues.")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="Only those that serve such a queue.")
+@click.option("--slots", "is_each", is_flag=True, help="A line for each listener, not for each host.")
+@json_option
+@shared_options
+@pass_invocation
+def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_json: bool) -> None:
+    """List the hosts that serve queues: how many slots they have, how many of these are busy, and when they last beat.
+
+    \b
+    blueque node ls
+    blueque node ls -q video.encode --slots
+
+    A host has a line for each state and version of its listeners. One is "up"; "draining" when it takes nothing new;
+    "silent" when its beat has stood still for its lease; "dead" when others have found it so, and its tasks are lost or run
+    elsewhere; "gone" when it has left a task behind; "unattended" or "1.0.0" when it has no beat.
+    """
+    inspector = invocation.client().get_inspector()
+    nodes, now = inspector.nodes(), inspector.now()
+    serving = {node.id for node in nodes if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)}
+    found = [node for node in nodes if node.id in serving]
+    if as_json:
+        show.print_json("nodes", **show.times(now=now), items=[node_item(node, now) for node in found])
+    elif not found:
+        show.talk("no listeners")
+    elif is_each:
+        _print_table(_LISTENERS, _listener_rows(found))
+    else:
+        _print_table(_HOSTS, _host_rows(found))
+
+
+@click.command("show", short_help="Show a listener, or all of a host.")
+@click.argument("name", metavar="NODE|HOST")
+@json_option
+@shared_options
+@pass_invocation
+def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Show a listener, or all of a host: what each serves and has, what it was told, and its tasks.
+
+    \b
+    blueque node show gpu-1
+    blueque node show gpu-1_4021
+    """
+    inspector = invocation.client().get_inspector()
+    nodes = find_named(inspector.nodes(), name)
+    if not nodes:
+        raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls")
+    now = inspector.now()
+    tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
+    if as_json:
+        items = [as_item(task, now) for task in tasks]
+        show.print_json("node", **show.times(now=now), items=[node_item(node, now) for node in nodes], tasks=items)
+        return
+    for label, value in _facts(nodes):
+        click.echo(show.within(show.clean(f"{label:<12}{value}")))
+    click.echo()
+    _print_table(_LISTENERS, _listener_rows(nodes))
+    if tasks:
+        click.echo()
+        shown = chosen(_TASKS)
+        rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
+        _print_table([one.column for one in shown], rows)
+
+
+def node_item(node: Node, now: float) -> dict[str, Any]:
+    """Return what is known of a listener in one of its queues, for JSON."""
+    beat = None if node.seen is None else now - node.seen
+    return {
+        "node": node.id, "host": node.host, "queue": node.queue, "state": node.state, "held": node.held,
+        **show.times(beat=beat), "seen_seconds": node.seen, "order": node.order, "order_by": node.order_by,
+        "version": node.version, "resources": node.resources, "spool": node.spool,
+    }
+
+
+def youngest_beat(nodes: Iterable[Node]) -> float | None:
+    return min((node.seen for node in nodes if node.seen is not None), default=None)
+
+
+def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
+    groups: dict[tuple[str, str, str], list[Node]] = {}
+    for node in nodes:
+        groups.setdefault((node.host, node.version or "-", node.state), []).append(node)
+    rows = []
+    for (host, version, state), members in sorted(groups.items()):
+        slots, busy = {node.id for node in members}, {node.id for node in members if node.held}
+        rows.append([
+            host, str(len(slots)), str(len(busy)), _names(node.queue for node in members), version,
+            show.span(youngest_beat(members)), state,
+        ])
+    return rows
+
+
+def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
+    """Return a row for each listener; one of several queues has one state and one beat in all of them, or nearly."""
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        groups.setdefault((node.id, node.state), []).append(node)
+    return [
+        [
+            show.short_node(node_id), _names(node.queue for node in members),
+            _names(show.short_id(task_id) for node in members for task_id in node.held) or "-",
+            members[0].version or "-", show.span(youngest_beat(members)), state,
+        ]
+        for (node_id, state), members in sorted(groups.items())
+    ]
+
+
+def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
+    """Return what the listeners have in common: the host, what it has, where its files lie, who told them to leave."""
+    states = {node.id: node.state for node in nodes}
+    each = ", ".join(f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values())))
+    told = {
+        "host": _names(node.host for node in nodes),
+        "slots": f"{each}; {len({node.id for node in nodes if node.held})} busy",
+        "queues": _names(node.queue for node in nodes),
+        "resources": _names(commands.words_of(node.resources) for node in nodes if node.resources),
+        "spool": _names(node.spool for node in nodes if node.spool),
+        "told by": _names(f"{node.order_by or 'somebody'}: {node.order}" for node in nodes if node.order),
+    }
+    return [(label, value) for label, value in told.items() if value]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    click.echo("\n".join(show.table(columns, rows)))

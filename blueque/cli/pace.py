@@ -1,0 +1,44 @@
+"""How far a task is, and about how long it will take yet, as the verbs that look show it."""
+
+from __future__ import annotations
+
+from blueque.cli import show
+from blueque.estimate import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
+from blueque.statistics import Usual
+from blueque.task import Task
+
+_BAR = 8
+
+
+def progress_cell(progress: Progress) -> str:
+    """Return a share with a bar, which is for terminals only, and the other words."""
+    if progress.share is None:
+        return progress.text or "-"
+    words = f"  {progress.text}" if progress.text else ""
+    if not show.is_terminal():
+        return f"{percent(progress.share)}{words}"
+    return f"{percent(progress.share):>4} {bar(progress.share, _BAR)}{words}"
+
+
+def progress_words(task: Task) -> str | None:
+    """Return what it has told in its own words, with the share if they do not say it: 450/1500 frames, 30 %."""
+    text = task.fields.get("progress")
+    share = read_progress(text or "").share
+    return text if text is None or share is None or "%" in text else f"{text}, {percent(share)}"
+
+
+def usual_of(usual: Usual | None) -> str | None:
+    """Return how long tasks of a queue mostly run: usual 3 m - 5 m; None: nobody knows."""
+    if usual is None:
+        return None
+    low, high = roughly(usual.low), roughly(usual.high)
+    return f"usual {low}" if low == high else f"usual {low} - {high}"
+
+
+def left_of(task: Task, now: float) -> tuple[float | None, str | None]:
+    """Return about how long a running task will take yet, in seconds and in words; None: nobody can tell."""
+    share = read_progress(task.fields.get("progress", "")).share
+    if task.status != "started" or share is None or task.started is None:
+        return None, None
+    elapsed, age = max(now - task.started, 0.0), now - (task.progress_at or now)
+    return seconds_left(share, elapsed, age), time_left(share, elapsed, age)

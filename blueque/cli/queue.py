@@ -1,0 +1,116 @@
+"""`blueque queue`: what a person wants of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from blueque.cli import show
+from blueque.cli.consent import require_consent
+from blueque.cli.deletion import dry_run_option
+from blueque.cli.failure import ATTENTION
+from blueque.cli.named import queues_named
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.queues import limit, pause, resume
+from blueque.cli.show import Column, count
+from blueque.places import FINISHED, WAITING
+
+_COLUMNS = [
+    Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),
+    Column("LISTENERS", True), Column("MAY RUN", True), Column("STATE", can_shrink=True),
+]
+
+
+@click.group(subcommand_metavar="VERB [ARGS]...")
+def queue() -> None:
+    """See to whole queues."""
+
+
+queue.add_command(pause)
+queue.add_command(resume)
+queue.add_command(limit)
+
+
+@queue.command("ls", short_help="List the queues.")
+@json_option
+@shared_options
+@pass_invocation
+def list_queues(invocation: Invocation, as_json: bool) -> None:
+    """List all queues: what waits and runs, who listens, what they are held to."""
+    lines = invocation.client().get_inspector().overview().lines
+    if as_json:
+        show.print_json("queues", items=[
+            {
+                "queue": line.queue, "scheduled": line.scheduled, "pending": line.pending, "running": line.running,
+                "failed": line.failed, "complete": line.complete, "cancelled": line.cancelled, "listeners": line.listeners,
+                "max_concurrency": line.max_concurrency, "paused": line.pause is not None,
+            }
+            for line in lines
+        ])
+    elif lines:
+        click.echo("\n".join(show.table(_COLUMNS, [
+            [
+                line.queue, str(line.scheduled), str(line.pending), str(line.running), str(line.failed), str(line.listeners),
+                "-" if line.max_concurrency is None else str(line.max_concurrency),
+                "open" if line.pause is None else f"paused by {line.pause.by}",
+            ]
+            for line in lines
+        ])))
+    else:
+        show.talk("no queues")
+
+
+@queue.command(short_help="Delete what waits in a queue, or what has ended.")
+@click.argument("name", metavar="QUEUE")
+@click.option("--state", "states", multiple=True, type=click.Choice((*WAITING, *FINISHED)),
+              help="Only tasks in this state, may be repeated; else pending and scheduled ones.")
+@dry_run_option
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def purge(
+    invocation: Invocation, name: str, states: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
+) -> int:
+    """Delete all pending and scheduled tasks of a queue for good, or those in another state.
+
+    \b
+    blueque queue purge video.encode --dry-run
+    blueque queue purge video.encode --state failed
+
+    What runs, runs on; what is enqueued meanwhile stays. For more than a few it wants the number typed. To empty a queue
+    that listeners serve, pause it first. The exit code is 6 when nobody said yes, 75 when some are still there, because
+    somebody has just taken them, or an archive is being made of them.
+    """
+    client = invocation.client(patience=30.0)
+    queues_named(client.get_inspector(), [name])
+    chosen = list(dict.fromkeys(states)) or list(WAITING)
+    snapshot = client.freeze(name, chosen)
+    try:
+        found = dict.fromkeys(chosen, 0)
+        for part in snapshot.parts:
+            found[part.listed_as] += part.last - part.first
+        total, sorts = sum(found.values()), ", ".join(f"{number} {state}" for state, number in found.items())
+        done = 0
+        if total and not dry_run:
+            facts = f"{count(total, 'task')} of queue {name} would be gone for good: {sorts}"
+            require_consent(is_sure, facts, "Delete?", number=total)
+            try:
+                for done in client.purge(snapshot):    # noqa: B007  # how many so far
+                    pass
+            except BaseException:
+                show.talk(f"{done} of {total} deleted, then it stopped:")
+                raise
+    finally:
+        client.thaw(snapshot)
+    if as_json:
+        show.print_json("purge", queue=name, dry_run=dry_run, tasks=found, deleted=done)
+    elif dry_run:
+        click.echo(f"{show.clean(name)}  {count(total, 'task')} would be deleted: {sorts}")
+    else:
+        click.echo(f"{show.clean(name)}  {count(done, 'task')} deleted")
+    if not dry_run and done < total:
+        show.talk(f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived.")
+        return ATTENTION
+    return 0

@@ -1,0 +1,143 @@
+"""`blueque run`: enqueue a task, show what it prints, and end as it does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from blueque.cli import show
+from blueque.cli.enqueue import parameters_of, remark, warn_of_nobody
+from blueque.cli.facts import contents
+from blueque.cli.failure import NOT_COMPLETE
+from blueque.cli.logs import PACE, harmless
+from blueque.cli.needs import needs, needs_options
+from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
+from blueque.cli.tasks import as_item
+from blueque.cli.wait import detached, ending
+from blueque.client import Client
+from blueque.errors import NoSuchTask, RedisAway
+from blueque.places import FINISHED
+from blueque.task import Task
+from blueque.task_log import LogLine, Place
+from blueque.trouble import Trouble
+
+LONG = 5.0                                             # seconds in line after which it says how to find out why
+
+
+@click.command("run")
+@click.argument("queue")
+@click.argument("source", required=False, metavar="[JSON | @FILE | -]")
+@click.option("--text", "is_text", is_flag=True, help="What is given is no JSON but a string: send it untouched.")
+@click.option("--key", metavar="TEXT", help="The same key is the same task: if there is one, follow that.")
+@needs_options
+@limit_options()
+@json_option
+@shared_options
+@pass_invocation
+def run_task(
+    invocation: Invocation,
+    /,
+    queue: str,
+    source: str | None,
+    is_text: bool,
+    key: str | None,
+    resources: Sequence[str],
+    lock: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Put a task in QUEUE, show what it prints, and end as it does.
+
+    \b
+    blueque run video.encode '{"input": "a.mov"}'
+    blueque run scripts --text 'make all' >made.log
+
+    What it prints on standard output comes on standard output, about a second later, and what it prints on standard error
+    there; its result comes last, on standard output, unless it is null or the last line that was printed, as that of a
+    program is. With --json the one thing on standard output is an object, the task as `blueque show --json` has it.
+
+    The exit code is 0 when it is complete, and 4 when it failed, was cancelled, or lost. It runs on a listener of the
+    queue, so without one it waits. Ctrl-C leaves it alone: it goes on, and what is printed says how to follow or end it.
+    """
+    client = invocation.client()
+    task_id = client.get_queue(queue).enqueue(
+        parameters_of(source, is_text), key=key, **options, **needs(resources, lock)
+    )
+    output = _Output(as_json)
+    try:
+        show.talk(f"task {task_id}")
+        if not task_id.is_new:
+            remark(client.get_inspector().tasks([task_id])[0])
+        else:
+            warn_of_nobody(client, queue)
+        task = _follow(client, task_id, output)
+    except KeyboardInterrupt:
+        show.talk(detached([task_id]))
+        raise
+    show.talk(ending(task))
+    if as_json:
+        now = client.get_inspector().now()
+        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task))
+    elif task.status == "complete":
+        output.print_result(task)
+    return 0 if task.status == "complete" else NOT_COMPLETE
+
+
+class _Output:
+    """Where goes what the task prints. has_object: standard output is for one object."""
+
+    def __init__(self, has_object: bool) -> None:
+        self._has_object = has_object
+        self._last = (0, 0)                            # attempt and number of the last line
+        self._said: str | None = None                  # on its standard output
+
+    def print(self, lines: Iterable[LogLine]) -> None:
+        for line in lines:
+            if line[1:3] <= self._last:                # it stands in both parts of the log
+                continue
+            before = self._last[1] if self._last[0] == line.attempt else 0
+            if line.number > before + 1:
+                missing = show.count(line.number - before - 1, "line")
+                show.talk(f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}")
+            self._last = line.attempt, line.number
+            is_error = line.stream == "stderr"
+            if not is_error:
+                self._said = line.text
+            click.echo(harmless(line.text) if show.is_terminal() else line.text, err=is_error or self._has_object)
+
+    def print_result(self, task: Task) -> None:
+        """Print what it has returned, if that has not been seen."""
+        result = task.result
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        if result is not None and text != self._said:
+            click.echo(harmless(text) if show.is_terminal() else text)
+
+
+def _follow(client: Client, task_id: str, output: _Output) -> Task:
+    """Print what comes until the task has ended, and return it; go on when Redis was away."""
+    place, trouble = Place(task_id), Trouble("Redis answers again")
+    began, has_waited, last = time.monotonic(), False, "pending"
+    while True:
+        try:
+            lines, (place,), statuses = client.follow_logs([place])
+            status = statuses[task_id]
+            task = client.get_task(task_id) if status in FINISHED and not lines else None
+            trouble.tell(None)
+        except RedisAway as error:
+            trouble.tell(str(error), "waiting")
+            time.sleep(trouble.pause())
+            continue
+        output.print(lines)
+        if status is None:
+            raise NoSuchTask(task_id, last)
+        last = status
+        if task is not None and task.status in FINISHED:
+            return task
+        if status == "pending" and not has_waited and time.monotonic() - began > LONG:
+            has_waited = True
+            show.talk(f"It is still in line; to see why: blueque why {show.short_id(task_id)}")
+        time.sleep(PACE if not lines else PACE / 5)

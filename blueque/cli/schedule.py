@@ -1,0 +1,66 @@
+"""`blueque schedule`: what is to run later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from blueque.cli import show
+from blueque.cli.named import queues_matching
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column
+from blueque.cli.task_columns import note
+from blueque.cli.tasks import as_item
+from blueque.task import Task
+
+MOST = 10_000
+
+_COLUMNS = [
+    Column("ID", can_shrink=True), Column("QUEUE", can_shrink=True), Column("DUE", True), Column("AT"),
+    Column("NOTE", can_shrink=True),
+]
+
+
+@click.group(subcommand_metavar="VERB [ARGS]...")
+def schedule() -> None:
+    """See what is to run later."""
+
+
+@schedule.command("ls", short_help="List scheduled tasks, the next due at first.")
+@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most.")
+@json_option
+@shared_options
+@pass_invocation
+def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_json: bool) -> None:
+    """List scheduled tasks, the next due at first, those that wait for their next attempt among them.
+
+    \b
+    blueque schedule ls -q 'render.*'
+
+    DUE is in how much time, AT when. A scheduler or a listener of the queue puts a task in line then; one that is due for
+    long waits for one of these: blueque status says so.
+    """
+    inspector = invocation.client().get_inspector()
+    listing = inspector.listing(queues_matching(inspector.queues(), patterns), ["scheduled"], limit)
+    if as_json:
+        items = [as_item(task, listing.now) for task in listing.tasks]
+        show.print_json("schedule", **show.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more)
+    elif listing.tasks:
+        rows = [_row(task, listing.now, invocation.is_utc) for task in listing.tasks]
+        click.echo("\n".join(show.table(_COLUMNS, rows)))
+    else:
+        show.talk("nothing is scheduled")
+    if listing.has_more:
+        show.talk(f"({listing.more} more: --limit N shows up to {MOST})")
+
+
+def _row(task: Task, now: float, is_utc: bool) -> list[str]:
+    eta = task.eta
+    due = "-" if eta is None else f"in {show.span(eta - now)}" if eta > now else f"since {show.span(now - eta)}"
+    others = [words for words in note(task, now).split(", ") if not words.startswith(("due ", "retry due "))]
+    is_retry = task.last_error_type is not None
+    return [
+        show.short_id(task.id), task.queue or "-", due, show.stamp(eta, is_utc), ", ".join(["retry"] * is_retry + others),
+    ]

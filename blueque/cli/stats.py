@@ -1,0 +1,176 @@
+"""`blueque stats`: how many tasks ended how, how long they waited and ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from blueque import histogram
+from blueque.cli import show
+from blueque.cli.named import queues_matching
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.show import Column, span
+from blueque.errors import InvalidInput
+from blueque.estimate import roughly
+from blueque.settings import whole_days
+from blueque.statistics import Durations, Numbers, Statistics
+
+MAX_BAR = 40                                           # columns
+
+_MANY = [
+    Column("QUEUE", can_shrink=True), Column("DONE", True), Column("FAILED", True), Column("RETRIED", True),
+    Column("LOST", True), Column("CANC", True), Column("WAIT p50", True), Column("p95", True), Column("RAN p50", True),
+    Column("p95", True),
+]
+_ONE = [
+    Column(""), Column("COUNT", True), Column("MEAN", True), Column("+-", True), Column("p50", True), Column("p90", True),
+    Column("p95", True), Column("MAX", True),
+]
+
+
+class _Days(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """Whole days, written as 7d or 2w."""
+
+    name = "days"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not isinstance(value, str):
+            return int(value)
+        try:
+            return whole_days(DURATION.convert(value, param, ctx), value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+days_option = click.option(
+    "--last", "days", type=_Days(), default="7d", show_default=True, metavar="DAYS", help="So many days, today included."
+)
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[QUEUE...]")
+@days_option
+@click.option("--histogram", "with_histogram", is_flag=True, help="Draw how long tasks ran, also for several queues.")
+@json_option
+@shared_options
+@pass_invocation
+def stats(invocation: Invocation, patterns: Sequence[str], days: int, with_histogram: bool, as_json: bool) -> None:
+    """Show how many tasks ended how, and how long they waited and ran.
+
+    \b
+    blueque stats
+    blueque stats render.4k --last 30d
+    blueque stats 'render.*' --histogram
+
+    Days are days in UTC. WAIT is the time in line, without that until a scheduled task was due; RAN that of attempts that
+    completed. FAILED is for good; RETRIED counts attempts that failed, and another followed; LOST those that ended with
+    their node. Counts, MEAN and the standard deviation +- are exact. p50 and the like, and MAX, come from buckets of a
+    second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are right to that width.
+    What listeners of 1.0.0 do is not counted.
+    """
+    inspector = invocation.client().get_inspector()
+    queues = queues_matching(inspector.queues(), patterns)
+    found = inspector.statistics(queues, days)
+    if as_json:
+        show.print_json("statistics", days=days, items=[_item(its) for its in found])
+        return
+    if not found:
+        show.talk("no queues yet")
+        return
+    since = next(iter(found[0].days))
+    show.talk(f"since {since} 00:00 UTC, {show.count(days, 'day')}")
+    if len(found) == 1:
+        _print_one(found[0], True)
+    elif with_histogram:
+        for number, its in enumerate(found):
+            click.echo(("\n" if number else "") + show.within(show.clean(its.queue)))
+            _print_one(its, True)
+    else:
+        click.echo("\n".join(show.table(_MANY, [_row(its.queue, its.total) for its in found])))
+
+
+def _row(queue: str, its: Numbers) -> list[str]:
+    counts = its.complete, its.failed, its.retried, its.lost, its.cancelled
+    times = [_about(one.quantile(share)) for one in (its.waiting, its.running) for share in (0.5, 0.95)]
+    return [queue, *map(str, counts), *times]
+
+
+def _print_one(its: Statistics, with_histogram: bool) -> None:
+    total = its.total
+    share = "" if total.failed_share is None or not total.failed else f" ({100 * total.failed_share:.1f} %)"
+    click.echo(
+        f"done {total.complete}   failed {total.failed}{share}   retried {total.retried}   lost {total.lost}   "
+        f"cancelled {total.cancelled}"
+    )
+    rows = [
+        [name, str(one.counted), span(one.mean), span(one.deviation), *(_about(one.quantile(q)) for q in (0.5, 0.9, 0.95)),
+         _at_most(one.longest)]
+        for name, one in (("waited", total.waiting), ("ran", total.running)) if one.counted
+    ]
+    if rows:
+        click.echo("\n".join(show.table(_ONE, rows)))
+    if with_histogram and total.running.counted:
+        click.echo()
+        click.echo("\n".join(drawn("ran", total.running.buckets)))
+
+
+def drawn(title: str, buckets: dict[int, int] | Any) -> list[str]:
+    """Return the lines of a histogram: where a place begins, how many are in it, and on a terminal a bar."""
+    from blueque.report.scales import Bins  # here: for this only
+
+    bins = Bins(buckets)
+    first = next(place for place, count in enumerate(bins.counts) if count)
+    last = max(place for place, count in enumerate(bins.counts) if count)
+    lines, most = [], max(bins.counts)
+    for place in range(first, last + 1):
+        low, high = bins.edges(place)
+        label = f"{_round(low)} - {_round(high)}" if math.isfinite(high) else f"{_round(low)} -"
+        count = bins.counts[place]
+        bar = "#" * math.ceil(count / most * MAX_BAR) + " " * bool(count) if show.is_terminal() else ""
+        lines.append(f"{title if place == first else '':<6}  {label:>13}  {bar}{count}")
+    return lines
+
+
+def _round(seconds: float) -> str:
+    return span(seconds).replace(".0", "")
+
+
+def _about(seconds: float | None) -> str:
+    """Return an estimate without more digits than it has."""
+    return "-" if seconds is None else roughly(seconds) if seconds >= 57.5 else span(seconds)
+
+
+def _at_most(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"< {_round(seconds)}" if math.isfinite(seconds) else f"> {histogram.LAST_DAY} d"
+
+
+def _item(its: Statistics) -> dict[str, Any]:
+    return {
+        "queue": its.queue, **_as_json(its.total), "errors": dict(its.total.errors),
+        "by_day": [{"day": day, **_as_json(numbers)} for day, numbers in its.days.items()],
+    }
+
+
+def _as_json(its: Numbers) -> dict[str, Any]:
+    return {
+        "complete": its.complete, "failed": its.failed, "retried": its.retried, "lost": its.lost,
+        "cancelled": its.cancelled, "waiting": _durations(its.waiting), "running": _durations(its.running),
+    }
+
+
+def _durations(one: Durations) -> dict[str, Any]:
+    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or it has no end."""
+    longest = one.longest
+    return {
+        "count": one.counted, "mean_seconds": one.mean, "deviation_seconds": one.deviation,
+        **{f"p{share}_seconds": one.quantile(share / 100) for share in (50, 90, 95)},
+        "longest_seconds": longest if longest is not None and math.isfinite(longest) else None,
+        "histogram": [
+            {"from_seconds": histogram.start(number), "count": count} for number, count in sorted(one.buckets.items())
+        ],
+    }

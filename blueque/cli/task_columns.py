@@ -1,0 +1,157 @@
+"""The columns that a list of tasks may have: what stands in each, and how it is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from blueque import commands
+from blueque.cli import show
+from blueque.cli.pace import left_of, progress_cell, progress_words
+from blueque.cli.show import Column
+from blueque.estimate import read_progress
+from blueque.places import FINISHED
+from blueque.survey import STATUSES, entered
+from blueque.task import Task
+
+Rank = Callable[[Task, float], Any]
+
+
+class TaskColumn(NamedTuple):
+    """One column. cell and rank are told the time, cell whether it is to be in UTC; rank is what is sorted by."""
+
+    column: Column
+    cell: Callable[[Task, float, bool], str]
+    rank: Rank
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def in_state(task: Task, now: float) -> float | None:
+    """Return for how long it has its status; None of one that is scheduled, or when nobody knows."""
+    since = entered(task)
+    return None if since is None or task.status == "scheduled" else now - since
+
+
+def run_time(task: Task, now: float) -> float | None:
+    """Return how long its last attempt ran, or has been running."""
+    if task.started is None:
+        return None
+    if task.status == "started":
+        return now - task.started
+    return task.finished - task.started if task.status in FINISHED and task.finished is not None else None
+
+
+def note(task: Task, now: float) -> str:
+    """Return what is remarkable about the task, the most important first."""
+    return ", ".join([*_of_its_turn(task, now), *_of_its_end(task)])
+
+
+def chosen(names: Sequence[str]) -> list[TaskColumn]:
+    """Return the columns of these names; how far a task is stands in NOTE if it has no column of its own."""
+    return [_NOTE_ALONE if name == "note" and "progress" not in names else COLUMNS[name] for name in names]
+
+
+def _note_alone(task: Task, now: float) -> str:
+    progress = progress_words(task) if task.status == "started" else None
+    return ", ".join(words for words in (progress, note(task, now)) if words)
+
+
+def error(task: Task) -> str:
+    """Return why it failed, in few words: the type of the error, and the signal or the exit code."""
+    reason = task.signal or (task.exit_code is not None and f"exit {task.exit_code}")
+    return ", ".join(str(part) for part in (task.error_type, reason) if part)
+
+
+def _of_its_turn(task: Task, now: float) -> list[str]:
+    notes = []
+    waits = task.status in ("pending", "scheduled")
+    if task.status == "scheduled" and task.eta is not None:
+        notes.append(f"{'retry ' if task.last_error_type else ''}{show.due(task.eta, now)}")
+    if waits and task.fields.get("priority"):
+        notes.append(f"priority {task.fields['priority']}")
+    if waits and task.fields.get("needs"):
+        notes.append(f"needs {commands.words_of(task.fields['needs'])}")
+    if task.status == "pending" and task.last_error_type:
+        notes.append("to run again")
+    if task.status == "started" and "cancel" in task.fields:
+        notes.append("cancelling")
+    if "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
+        notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
+    return notes
+
+
+def _of_its_end(task: Task) -> list[str]:
+    notes = []
+    if task.status == "failed":
+        notes += [words for words in (error(task),) if words]
+    elif task.last_error_type and task.status != "complete":
+        notes.append(f"after {task.last_error_type}")
+    if task.status in FINISHED and task.started and task.finished:
+        notes.append(f"ran {show.span(task.finished - task.started)}")
+    if (task.attempt or 0) > 1:
+        notes.append(f"attempt {task.attempt}")
+    return notes
+
+
+def _time(name: str) -> TaskColumn:
+    def cell(task: Task, now: float, is_utc: bool) -> str:
+        return show.stamp(getattr(task, name), is_utc)
+
+    return TaskColumn(Column(name.upper()), cell, lambda task, now: getattr(task, name))
+
+
+def _of(name: str, title: str, *, is_number: bool = False) -> TaskColumn:
+    def rank(task: Task, now: float) -> Any:
+        return getattr(task, name)
+
+    def cell(task: Task, now: float, is_utc: bool) -> str:
+        return _text(getattr(task, name))
+
+    return TaskColumn(Column(title, is_number, can_shrink=not is_number), cell, rank)
+
+
+COLUMNS: dict[str, TaskColumn] = {
+    "id": TaskColumn(
+        Column("ID", can_shrink=True), lambda task, now, is_utc: show.short_id(task.id), lambda task, now: task.id
+    ),
+    "queue": _of("queue", "QUEUE"),
+    "state": TaskColumn(
+        Column("STATE"), lambda task, now, is_utc: _text(task.status), lambda task, now: STATUSES.index(task.status or "")
+    ),
+    "for": TaskColumn(
+        Column("FOR", True), lambda task, now, is_utc: show.span(in_state(task, now)),
+        lambda task, now: in_state(task, now),
+    ),
+    "node": TaskColumn(
+        Column("NODE", can_shrink=True), lambda task, now, is_utc: show.short_node(task.node or "-"),
+        lambda task, now: task.node,
+    ),
+    "pid": _of("pid", "PID", is_number=True),
+    "attempt": _of("attempt", "ATTEMPT", is_number=True),
+    "priority": _of("priority", "PRIORITY", is_number=True),
+    "run": TaskColumn(
+        Column("RUN", True), lambda task, now, is_utc: show.span(run_time(task, now)),
+        lambda task, now: run_time(task, now),
+    ),
+    "progress": TaskColumn(
+        Column("PROGRESS", can_shrink=True),
+        lambda task, now, is_utc: progress_cell(read_progress(task.fields.get("progress", ""))),
+        lambda task, now: read_progress(task.fields.get("progress", "")).share,
+    ),
+    "left": TaskColumn(
+        Column("LEFT", True), lambda task, now, is_utc: left_of(task, now)[1] or "-",
+        lambda task, now: left_of(task, now)[0],
+    ),
+    "error": TaskColumn(
+        Column("ERROR", can_shrink=True), lambda task, now, is_utc: error(task) or "-", lambda task, now: error(task) or None
+    ),
+    **{name: _time(name) for name in ("created", "eta", "started", "finished", "updated")},
+    "note": TaskColumn(
+        Column("NOTE", can_shrink=True), lambda task, now, is_utc: note(task, now), lambda task, now: note(task, now)
+    ),
+}
+_NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
+USUAL = ("id", "queue", "state", "for", "node", "note")

@@ -1,0 +1,85 @@
+"""`blueque wait`: until tasks have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from blueque.cli import show
+from blueque.cli.actions import choose
+from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
+from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.tasks import as_item
+from blueque.errors import WaitTimedOut
+from blueque.task import Task
+
+
+@click.command()
+@click.argument("prefixes", nargs=-1, required=True, metavar="ID... | -")
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="So long at most: 90, 30s, 2h.")
+@click.option("--any", "is_any", is_flag=True, help="Until one has ended; else until all have.")
+@json_option
+@shared_options
+@pass_invocation
+def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None, is_any: bool, as_json: bool) -> int:
+    """Wait until tasks have ended, and say how.
+
+    \b
+    blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
+    blueque ls --ids | blueque wait -
+
+    A task that failed and is going to be tried again has not ended. ID may be a beginning, as for show; - reads ids from
+    standard input. How each ended goes to standard error.
+
+    The exit code is 0 when all are complete, 4 when one was not: it failed, was cancelled, or lost; 124 when the time was
+    over first; 3 when there is no such task. Ctrl-C ends the waiting, and nothing else.
+    """
+    client = invocation.client()
+    inspector = client.get_inspector()
+    tasks, code = choose(inspector, prefixes)
+    if code:
+        return code
+    waiting, ended = {task.id: task for task in tasks}, []
+    try:
+        for task in client.as_ended([*waiting], timeout) if waiting else ():
+            del waiting[task.id]
+            ended.append(task)
+            show.talk(ending(task))
+            if is_any:
+                break
+    except WaitTimedOut as error:
+        show.talk(str(error))
+        code = TIMED_OUT
+    except KeyboardInterrupt:
+        show.talk(detached(list(waiting)))
+        raise
+    if as_json:
+        now = inspector.now()
+        waited = inspector.tasks([*waiting])
+        show.print_json(
+            "wait", **show.times(now=now), timed_out=code == TIMED_OUT,
+            items=[as_item(task, now) | {"error": task.error} for task in ended],
+            waiting=[as_item(task, now) for task in waited],
+        )
+    return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
+
+
+def ending(task: Task) -> str:
+    """Return how a task has ended, in a sentence."""
+    began, ended = task.started, task.finished
+    after = "" if began is None or ended is None else f" after {show.span(ended - began)}"
+    why = task.error if task.status == "failed" else None
+    if task.status == "failed" and task.error_type and not (why or "").startswith(task.error_type.rpartition(".")[2]):
+        why = f"{task.error_type}: {why}" if why else task.error_type
+    if task.status == "cancelled":
+        why = f"by {task.cancelled_by or 'somebody'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
+    return f"{show.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
+
+
+def detached(ids: Sequence[str]) -> str:
+    """Return what to say to one who does not want to wait any longer."""
+    one, *others = ids
+    if others:
+        return f"No longer waiting; {len(ids)} tasks go on all the same, such as {show.short_id(one)}: blueque show ID"
+    return f"No longer waiting; the task goes on: blueque logs -f {one}; to end it: blueque cancel {one}"

@@ -1,0 +1,110 @@
+"""The history of tasks as it stands in Redis: what has happened to one, and what happens in a queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+
+LONGEST = 5.0                                          # seconds that Redis is asked to wait for an event at a time
+AT_ONCE = 1000                                         # events that are read at a time
+
+
+class Event(NamedTuple):
+    """Something that has happened to a task. Which events there are: docs/protocol.md, "Events".
+
+    event: its name, as `reserved`. at: when, in Unix seconds. attempt: 0 before the first.
+    by: the listener or the person that did it; None: that is not known.
+    facts: what else is known of it, by name, as `took` in seconds or `error`.
+    queue, place: in whose stream it stands, and where, so that one can go on behind it; None: it was read from its task.
+    """
+
+    task: str
+    event: str
+    at: float
+    attempt: int
+    by: str | None
+    facts: Mapping[str, Any]
+    queue: str | None = None
+    place: str | None = None
+
+
+class History(NamedTuple):
+    """The events of a task, the oldest first, and how many are left out between the first of them and the last.
+
+    The first is `enqueued`: it is not an event in Redis, but what `created` says.
+    early: how many of the events come before the gap, if there is one.
+    """
+
+    events: list[Event]
+    missing: int = 0
+    early: int = 0
+
+
+def load(redis: Redis, task: str) -> History | None:
+    """Return what has happened to a task; None: there is no such task. One round trip."""
+    first, last, (status, created, count) = redis.read(
+        ("LRANGE", keys.history(task), 0, -1),
+        ("LRANGE", keys.recent(task), 0, -1),
+        ("HMGET", keys.task(task), "status", "created", "events"),
+    )
+    if status is None:
+        return None
+    early, late = _events(task, first), _events(task, last)
+    born = _born(task, created)
+    missing = max(int(count) - len(first) - len(last), 0) if count is not None and count.isdecimal() else 0
+    return History([*born, *early, *late], missing, len(born) + len(early))
+
+
+def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
+    """Return where the streams of these queues end now."""
+    replies = redis.read(*[("XREVRANGE", keys.events(queue), "+", "-", "COUNT", 1) for queue in queues])
+    return {queue: reply[0][0] if reply else "0-0" for queue, reply in zip(queues, replies, strict=True)}
+
+
+def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) -> Iterator[Event]:
+    """Wait for what comes behind these places, and yield it; nothing, if nothing has come.
+
+    places: how far each queue has been read. seconds: how long to wait, less than what an answer may take.
+    """
+    of = {keys.events(queue): queue for queue in places}
+    wait = ("BLOCK", max(int(seconds * 1000), 1)) if seconds > 0 else ()
+    (reply,) = redis.read(("XREAD", *wait, "COUNT", AT_ONCE, "STREAMS", *of, *places.values()))
+    for key, entries in reply or ():
+        yield from parse(of[key], entries)
+
+
+def parse(queue: str, entries: Iterable[Any]) -> Iterator[Event]:
+    """Yield what these entries of the stream of a queue tell."""
+    for place, words in entries:
+        fields = as_hash(words)
+        for event in _events(fields.get("task", ""), [fields.get("told", "")]):
+            yield event._replace(queue=queue, place=place)
+
+
+def _born(task: str, created: str | None) -> list[Event]:
+    try:
+        return [] if created is None else [Event(task, "enqueued", float(created), 0, None, {})]
+    except ValueError:
+        return []
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _events(task: str, texts: Sequence[str]) -> list[Event]:
+    events = []
+    for text in texts:
+        try:
+            told = json.loads(text)
+            events.append(Event(
+                task, str(told.pop("event")), float(told.pop("at")), int(told.pop("attempt", 0)),
+                _text(told.pop("by", None)), told,
+            ))
+        except (ValueError, OverflowError, KeyError, TypeError, AttributeError):    # another program's
+            continue
+    return events

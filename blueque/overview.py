@@ -1,0 +1,292 @@
+"""Overview: the state of everything at one instant, in five round trips whatever the number of queues and tasks.
+
+Nothing is read without a bound, and a list entry is only a hint, as in survey.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from blueque import feeds, keys
+from blueque.connection import Command, Redis, raise_refusal
+from blueque.errors import RedisRefused
+from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
+from blueque.statistics import USUAL_DAYS, Usual, ask_usual, is_quiet, take_usual
+from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
+from blueque.task import Task
+from blueque.task_log import printed_at
+from blueque.waiting import MAX_HEADS, Misfit, Pause, Waits, ask_lengths, ask_names, misfits, pause_of, take_lengths
+
+MAX_FEEDS = 100                                        # of those of a queue that are open
+MAX_FAILED = 100                                       # of a queue's newest that are looked at
+MAX_FAILED_IN_ALL = 2000                               # the same of all queues, but LEAST_FAILED of each
+LEAST_FAILED = 10
+MAX_TALKING = 20                                       # tasks, those that run longest, that are asked when they last printed
+HOUR = 3600.0
+MANY = 5                                               # failures within an hour from which on their share is looked at
+SHARE = 5                                              # more than one of so many that ended is too much
+
+_OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
+
+
+class Line(NamedTuple):
+    """A queue at one instant: its number of tasks in each status.
+
+    overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago;
+    is_minded: whether a listener of the queue could have done so, and not only a scheduler.
+    lost, poison: ids of failed tasks with that error type, a day old at most, among the `looked_at` newest.
+    pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
+    misfits: the lines of which no listener of the queue could ever run a task, though it has some.
+    first: the id of the task that has been pending for `oldest` seconds.
+    failing: how many tasks have failed within the last hour, if there are many and they are too large a share; else 0.
+    """
+
+    queue: str
+    scheduled: int
+    pending: int
+    reserved: int
+    started: int
+    complete: int
+    failed: int
+    cancelled: int
+    oldest: float | None                               # how long one that is next in its line has been pending, at most
+    listeners: int
+    overdue: int = 0
+    overdue_for: float | None = None
+    lost: tuple[str, ...] = ()
+    poison: tuple[str, ...] = ()
+    pause: Pause | None = None
+    max_concurrency: int | None = None
+    running: int = 0
+    misfits: tuple[Misfit, ...] = ()
+    is_minded: bool = False
+    first: str | None = None
+    looked_at: int = 0
+    failing: int = 0
+
+
+class Overview(NamedTuple):
+    """Everything at one instant: queues and nodes by name, running tasks longest first, the records of open feeds.
+
+    server: what it tells of itself, as INFO does, and `save` as CONFIG does; None: this user may not ask for INFO.
+    printed: when the tasks that have run longest have printed something, in Unix seconds, by their ids.
+    usual: how long tasks mostly run, by queue: of those queues of which such a task runs that does not tell how far it is.
+    """
+
+    now: float
+    lines: list[Line]
+    running: list[Task]
+    nodes: list[Node]
+    feeds: list[dict[str, str]]
+    server: Mapping[str, str] | None = None
+    printed: Mapping[str, float] = {}
+    usual: Mapping[str, Usual] = {}
+
+
+class _Known(NamedTuple):
+    """What Redis knows of a queue, in the order in which `_ask_counts` asks for it."""
+
+    members: Members
+    started_count: int = 0
+    scheduled: int = 0
+    pending: int = 0
+    complete: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    head: Sequence[str] = ()                           # of the line: its last ids, the next one at the end
+    next_due: Sequence[str] = ()                       # task, eta
+    late: int = 0
+    overdue: int = 0
+    newest_failed: Sequence[str] = ()
+    names: Sequence[str] = ()                          # of its lines besides the default one
+    settings: Sequence[str | None] = ()
+    counted: int = 0
+    open_feeds: Sequence[str] = ()
+
+
+class _Failed(NamedTuple):
+    """The newest failed tasks of a queue that are a day old at most."""
+
+    lost: tuple[str, ...]
+    poison: tuple[str, ...]
+    within_hour: int
+
+
+def overview(redis: Redis) -> Overview:
+    """See Inspector.overview."""
+    now, queues, server = _begin(redis)
+    replies = read_groups(redis, [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues])
+    known = {queue: _Known(Members(*reply[:3]), *reply[3:]) for queue, reply in zip(queues, replies, strict=True)}
+    nodes, waits, records, failed = _of_queues(redis, known, now)
+    own: dict[str, list[Node]] = {queue: [] for queue in queues}
+    for node in nodes:
+        own[node.queue].append(node)
+    started = sorted({task_id for one in known.values() for task_id in started_ids(one.members.started)})
+    heads = chain(*(one.head for one in known.values()), *(_firsts(some) for some in waits.values()))
+    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
+    suspects = [queue for queue, one in failed.items() if one.within_hour >= MANY]
+    good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
+    found = redis.read(*good, *ask_shown(ids)) if ids or good else []
+    last_good: dict[str, str | None] = dict(zip(suspects, found, strict=False))
+    tasks = take_shown(ids, found[len(good) :])
+    running = in_order([tasks[task_id] for task_id in started if tasks[task_id].status == "started"])
+    failing, printed, usual = _last(redis, last_good, running[:MAX_TALKING], now)
+    lines = [_line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now) for queue in queues]
+    lines = [line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0) for line in lines]
+    return Overview(now, lines, running, nodes, records, server, printed, usual)
+
+
+def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
+    """Return the time, the names of the queues, and what the server tells of itself."""
+    time, names, info, saves = redis.answers(
+        ("TIME",), ("ZRANGE", keys.QUEUES, 0, -1), ("INFO",), ("CONFIG", "GET", "save")
+    )
+    raise_refusal([time, names])
+    if isinstance(info, RedisRefused):
+        return to_seconds(time), sorted(names), None
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    if not isinstance(saves, RedisRefused) and len(saves) == 2:
+        facts["save"] = saves[1]
+    return to_seconds(time), sorted(names), facts
+
+
+def _of_queues(
+    redis: Redis, known: Mapping[str, _Known], now: float
+) -> tuple[list[Node], dict[str, list[Waits]], list[dict[str, str]], dict[str, _Failed]]:
+    """Return the listeners, the lines, the feeds and the newest failures of all queues: one round trip."""
+    names = {queue: one.names for queue, one in known.items()}
+    lengths, open_feeds = ask_lengths(names), feeds.ask({queue: one.open_feeds for queue, one in known.items()})
+    newest: list[Command] = [
+        ("HMGET", keys.task(task_id), *_OF_FAILED) for one in known.values() for task_id in one.newest_failed
+    ]
+    members = {queue: one.members for queue, one in known.items()}
+    nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
+    waits = take_lengths(names, others[: len(lengths)])
+    snapshots = iter(others[len(lengths) + len(open_feeds) :])
+    failed = {
+        queue: _failed(queue, {task_id: next(snapshots) for task_id in one.newest_failed}, now)
+        for queue, one in known.items()
+    }
+    return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
+
+
+def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
+    newest = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // queues), LEAST_FAILED)
+    return [
+        ("SCARD", keys.started(queue)),
+        ("ZCARD", keys.scheduled(queue)),
+        ("LLEN", keys.pending(queue)),
+        ("LLEN", keys.complete(queue)),
+        ("LLEN", keys.failed(queue)),
+        ("LLEN", keys.cancelled(queue)),
+        ("LRANGE", keys.pending(queue), -3, -1),
+        ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
+        ("ZCOUNT", keys.scheduled(queue), "-inf", now - LATE),
+        ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
+        ("LRANGE", keys.failed(queue), 0, newest - 1),
+        ask_names(queue),
+        ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
+        ("SCARD", keys.counted(queue)),
+        ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
+    ]
+
+
+def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: float) -> _Failed:
+    ages = {}
+    for task_id, (status, its_queue, error_type, finished, updated) in snapshots.items():
+        if (status, its_queue) == ("failed", queue):
+            ages[task_id] = now - _seconds(finished or updated), error_type
+    lost, poison = (
+        tuple(task_id for task_id, (age, error_type) in ages.items() if error_type == wanted and age <= DAY)
+        for wanted in ("lost", "poison")
+    )
+    return _Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()))
+
+
+def _ask_good(queue: str, failures: int) -> Command:
+    """Return the command that tells which task is the last of so many complete ones that the failures are too many."""
+    return ("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)
+
+
+def _last(
+    redis: Redis, last_good: Mapping[str, str | None], running: Sequence[Task], now: float
+) -> tuple[set[str], dict[str, float], dict[str, Usual]]:
+    """Return in which queues too many fail, when these tasks have last printed something, and what is usual: one round trip.
+
+    last_good: by queue, the complete task that must have ended within the hour, or they are too many; None: none is there.
+    """
+    there = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
+    asked: list[Command] = [("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()]
+    asked += [("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1) for task in running]
+    quiet = dict.fromkeys(task.queue for task in running if is_quiet(task))
+    queues = [queue for queue in quiet if queue is not None]
+    asked += [command for queue in queues for command in ask_usual(queue, now)]
+    replies = redis.read(*asked) if asked else []
+    ended = zip(there, replies, strict=False)
+    good = {queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR}
+    entries = zip(running, replies[len(there) :], strict=False)
+    printed = {task.id: printed_at(found) for task, found in entries if found}
+    days = iter(replies[len(there) + len(running) :])
+    usual = {queue: take_usual([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
+    return last_good.keys() - good, printed, {queue: its for queue, its in usual.items() if its is not None}
+
+
+def _firsts(lines: Sequence[Waits]) -> list[str]:
+    return [line.first for line in lines[:MAX_HEADS]]
+
+
+def _line(
+    known: _Known,
+    queue: str,
+    waits: Sequence[Waits],
+    nodes: Sequence[Node],
+    failed: _Failed,
+    tasks: Mapping[str, Task],
+    now: float,
+) -> Line:
+    running = sum(tasks[task_id].status == "started" for task_id in started_ids(known.members.started))
+    held = {task_id for node in nodes for task_id in node.held}
+    since, first = _oldest(known, waits, tasks)
+    *pause, limit = known.settings
+    is_minded = puts_in_line(nodes)
+    overdue = known.overdue if is_minded else known.late
+    return Line(
+        queue,
+        scheduled=known.scheduled,
+        pending=known.pending + sum(line.length for line in waits),
+        reserved=sum(tasks[task_id].status == "reserved" for task_id in held),
+        started=running + max(known.started_count - len(known.members.started), 0),
+        complete=known.complete,
+        failed=known.failed,
+        cancelled=known.cancelled,
+        oldest=None if since is None else max(now - since, 0.0),
+        listeners=len(known.members.listeners),
+        overdue=overdue,
+        overdue_for=now - float(known.next_due[1]) if overdue and known.next_due else None,
+        is_minded=is_minded,
+        lost=failed.lost,
+        poison=failed.poison,
+        pause=pause_of(*pause),
+        max_concurrency=int(limit) if limit is not None and limit.isdecimal() else None,
+        running=max(known.counted, known.started_count),
+        misfits=misfits(waits, nodes),
+        first=first,
+        looked_at=len(known.newest_failed),
+    )
+
+
+def _oldest(known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:
+    """Return since when the oldest of those that are next in their lines has been pending, and its id."""
+    waiting = [tasks[task_id] for task_id in reversed(known.head) if tasks[task_id].status == "pending"]
+    firsts = [*waiting[:1], *(tasks[one] for one in _firsts(waits) if tasks[one].status == "pending")]
+    found = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
+    return min(found, default=(None, None))
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return float(text or 0.0)
+    except ValueError:                                 # by another program's grace
+        return 0.0

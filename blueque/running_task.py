@@ -1,0 +1,216 @@
+"""The task that this process works on, as a handler sees it: it talks to files only, never to Redis."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from blueque import checkpoint_files, settings
+from blueque.attempt import STOP, Attempt
+from blueque.gauge import Gauge
+from blueque.task import Task
+from blueque.values import decode, encode_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_current: RunningTask | None = None                    # the one piece of state: a process works on one task
+
+
+class RunningTask(Task):
+    """The task that this process runs: what a handler gets.
+
+    directory: that of the attempt; None outside of a task: then nothing is told to anybody.
+    resources: what it has been given, by name: numbers, or an amount.
+    max_bytes: how much a checkpoint may take.
+    """
+
+    __slots__ = ("_directory", "_gauge", "_is_asked", "_max_bytes", "_outside", "resources")
+
+    def __init__(
+        self,
+        task_id: str,
+        fields: Mapping[str, str],
+        directory: str | None,
+        resources: Mapping[str, list[int] | int] | None = None,
+        max_bytes: int = settings.DEFAULT_MAX_BYTES,
+    ) -> None:
+        super().__init__(task_id, fields)
+        self.resources = dict(resources or {})
+        self._is_asked: bool | None = None             # to stop; None: it has not been looked
+        self._directory, self._max_bytes = directory, max_bytes
+        self._gauge: Gauge | None = None
+        self._outside: str | None = None               # the directory for checkpoints, outside of a task
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the task should come to an end soon: its listener drains or stops, it is cancelled, or a limit is near.
+
+        Then make a checkpoint and raise `HandBack`, or just finish. It takes a microsecond. Who reads this, in the main
+        thread, is not ended by SIGTERM any more, but has the grace of the task before SIGKILL.
+        """
+        if self._is_asked is None:
+            self._is_asked = False
+            _heed_sigterm(self)
+        if not self._is_asked and self._directory is not None:
+            self._is_asked = os.path.exists(f"{self._directory}/{STOP}")
+        return self._is_asked
+
+    def ask_to_stop(self) -> None:
+        """Note that a signal has come which asks to stop."""
+        self._is_asked = True
+
+    def progress(
+        self, done: float | None = None, total: float | None = None, unit: str = "", text: str = ""
+    ) -> None:
+        """Tell how far it is: `progress(0.4)`, `progress(450, 1500, "frames")`, or `progress(text="copying")`.
+
+        It is what a stall limit goes by. The listener looks at it about once a second, so call it as often as you like: it
+        takes about a microsecond, waits for nothing and never fails; what makes no sense is left out.
+        """
+        if self._directory is None:
+            return
+        try:
+            if self._gauge is None:
+                self._gauge = Gauge(self._directory)
+            self._gauge.tell(done, total, unit, text)
+        except Exception:                              # a full disk, or what is no number: the task has better things to do
+            pass
+
+    def checkpoint(self, value: Any) -> bool:
+        """Note where the next attempt could go on: `checkpointed` is this value then, on whichever node.
+
+        value: anything that JSON knows, up to 1 MiB; the last one counts. It is a file, written in a millisecond or less
+        whether Redis is there or not, and comes to Redis about once a second. False: the disk is full, and the one before
+        counts. Raises InvalidInput, InvalidType or TooLarge.
+        """
+        text = encode_json(value, "the checkpoint", self._max_bytes)
+        if self._directory is None:
+            return False
+        try:
+            checkpoint_files.write(self._directory, text)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def checkpointed(self) -> Any:
+        """The newest checkpoint, of this attempt or of one before; None: there is none."""
+        return None if self._directory is None else decode(checkpoint_files.read(self._directory), "json")
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """A directory for what is more than a value, made when it is asked for; the next attempt finds it as it was left.
+
+        On another node only if it takes no more than 1 MiB when packed. Outside of a task it goes when the process ends.
+        """
+        from pathlib import Path  # here: what a listener imports, each of its forks copies
+
+        if self._directory is None:
+            if self._outside is None:
+                self._outside = _make_directory()
+            return Path(self._outside)
+        path = Path(self._directory, checkpoint_files.DIRECTORY)
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def track(self, iterable: Iterable[T], text: str | None = None, unit: str | None = None) -> Iterator[T]:
+        """Yield what the iterable does, and tell progress: how many are done, and of how many if it has a len()."""
+        try:
+            total = len(iterable)  # type: ignore[arg-type]
+        except TypeError:                              # a generator: nobody knows
+            total = None
+        done = 0
+        self.progress(done, total, unit or "", text or "")
+        for item in iterable:
+            yield item
+            done += 1
+            self.progress(done, total, unit or "", text or "")
+
+
+def current_task() -> RunningTask:
+    """Return the task that this process works on: as its handler, or as a program that a task has started.
+
+    Anywhere else it is one whose id is empty and that does nothing, so that what tells progress may be used, and tested,
+    without a task.
+    """
+    global _current
+    if _current is None:
+        _current = _from_environment()
+    return _current
+
+
+def begin(task: RunningTask) -> None:
+    """Have `current_task` return this one."""
+    global _current
+    _current = task
+
+
+class Heeding:
+    """The handler of SIGTERM of a task that looks at `should_stop`."""
+
+    def __init__(self, task: RunningTask) -> None:
+        self._task, self._pid = task, os.getpid()
+
+    def __call__(self, number: int, frame: object) -> None:
+        if os.getpid() == self._pid:
+            self._task.ask_to_stop()
+            return
+        signal.signal(number, signal.SIG_DFL)          # a child that was forked: nobody there looks
+        os.kill(os.getpid(), number)
+
+
+def _heed_sigterm(task: RunningTask) -> None:
+    """Have SIGTERM not be the end, unless the task has its own use for it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if task.id and is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, Heeding(task))
+        # In a child Python forgets what has come before it is ready: that is held back until it is none of ours.
+        os.register_at_fork(
+            before=lambda: _mask(signal.SIG_BLOCK),
+            after_in_parent=lambda: _mask(signal.SIG_UNBLOCK),
+            after_in_child=_leave_sigterm,
+        )
+
+
+def _make_directory() -> str:
+    """Make a directory that is removed when this process ends, and not when one does that it has forked."""
+    import atexit
+    import shutil
+    import tempfile
+
+    path, pid = tempfile.mkdtemp(prefix="blueque-checkpoint-"), os.getpid()
+    atexit.register(lambda: shutil.rmtree(path, ignore_errors=True) if os.getpid() == pid else None)
+    return path
+
+
+def _mask(how: int) -> None:
+    if isinstance(signal.getsignal(signal.SIGTERM), Heeding):
+        signal.pthread_sigmask(how, {signal.SIGTERM})
+
+
+def _leave_sigterm() -> None:
+    if isinstance(signal.getsignal(signal.SIGTERM), Heeding):
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        except ValueError:                             # forked by another thread, which is the main one only later
+            pass
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _from_environment() -> RunningTask:
+    task_id, directory = os.environ.get("BLUEQUE_TASK_ID"), os.environ.get("BLUEQUE_TASK_DIR")
+    if not task_id or not directory:
+        return RunningTask("", {}, None)
+    try:
+        found, fields = Attempt(directory, "").read_task()
+    except (OSError, ValueError):
+        found, fields = "", {}
+    if found != task_id:
+        fields = {name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")}
+    return RunningTask(task_id, {**fields, "status": "started"}, directory, max_bytes=settings.max_bytes())

@@ -1,0 +1,226 @@
+"""Statistics: how many tasks of a queue waited, ran and failed on which days, and for how long, as Redis has counted it.
+
+The numbers are those that the transitions left: docs/protocol.md, "Events". Counts, means and standard deviations are
+exact; quantiles are estimates, for only buckets are kept: each is right to the width of its bucket, a second up to a
+minute, a minute up to an hour, an hour up to a day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from blueque import histogram, keys
+from blueque.connection import Command, Redis, as_hash
+from blueque.estimate import read_progress
+from blueque.protocol.events import LOST, day_of
+from blueque.task import Task
+from blueque.values import require_whole
+
+Name = TypeVar("Name")
+Amount = TypeVar("Amount", int, float)
+
+DAY = 86400
+MOST_DAYS = 3660                                       # that can be asked for
+USUAL_DAYS = 7                                         # of which is told what is usual
+LEAST = 5                                              # runs that are needed for it
+AT_ONCE = 500                                          # hashes that are read in one round trip
+
+_BEYOND = 1e100                                        # no sum of ours comes so far; those of another program might
+
+_NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
+
+
+class Durations(NamedTuple):
+    """How long something took.
+
+    counted: how often. mean, deviation: in seconds, the standard deviation; None: it did not happen, or, of `totals`, the
+    squares are not kept. buckets: how often by number of bucket, see histogram.py.
+    """
+
+    counted: int
+    mean: float | None
+    deviation: float | None
+    buckets: Mapping[int, int]
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration that this share did not exceed, in seconds, estimated from the buckets; None: no count."""
+        return histogram.quantile(self.buckets, share)
+
+    @property
+    def longest(self) -> float | None:
+        """What the longest did not exceed, in seconds: the end of its bucket."""
+        return histogram.end(max(self.buckets)) if self.buckets else None
+
+
+class Numbers(NamedTuple):
+    """What was counted in a queue. events: how often each happened, as in docs/protocol.md, "Events".
+
+    errors: failed attempts by error type, whether another followed or not. seconds, squares: sums of what each event took.
+    buckets: how often each event took how long, by number of bucket.
+    """
+
+    events: Mapping[str, int] = {}
+    errors: Mapping[str, int] = {}
+    seconds: Mapping[str, float] = {}
+    squares: Mapping[str, float] = {}
+    buckets: Mapping[str, Mapping[int, int]] = {}
+
+    @property
+    def complete(self) -> int:
+        return self.events.get("complete", 0)
+
+    @property
+    def failed(self) -> int:
+        """How many failed for good, without those that had been declared lost and have come back."""
+        return max(self.events.get("failed", 0) - self.events.get("found", 0), 0)
+
+    @property
+    def cancelled(self) -> int:
+        return self.events.get("cancelled", 0)
+
+    @property
+    def retried(self) -> int:
+        """How many attempts failed, and another followed."""
+        return self.events.get("retried", 0)
+
+    @property
+    def lost(self) -> int:
+        """How many attempts ended because nobody was left who could: those that are tried again, and those that are not."""
+        return sum(self.errors.get(kind, 0) for kind in LOST)
+
+    @property
+    def failed_share(self) -> float | None:
+        """The part of what ended well or badly that ended badly; None: nothing has."""
+        ended = self.complete + self.failed
+        return self.failed / ended if ended else None
+
+    @property
+    def waiting(self) -> Durations:
+        """How long tasks were in line until a listener took them, without the time until they were due."""
+        return self.durations("reserved")
+
+    @property
+    def running(self) -> Durations:
+        """How long the attempts ran that completed."""
+        return self.durations("complete")
+
+    def durations(self, event: str) -> Durations:
+        """Return how long that took which ended with such an event: `reserved`, `complete`, `failed`, `cancelled`."""
+        buckets = self.buckets.get(event, {})
+        count = sum(buckets.values())
+        if not count:
+            return Durations(0, None, None, {})
+        mean, squares = self.seconds.get(event, 0.0) / count, self.squares.get(event)
+        deviation = None if squares is None else math.sqrt(max(squares / count - mean * mean, 0.0))
+        return Durations(count, mean, deviation, buckets)
+
+
+class Statistics(NamedTuple):
+    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, those included that have none."""
+
+    queue: str
+    days: Mapping[str, Numbers]
+    total: Numbers
+
+
+class Usual(NamedTuple):
+    """A quarter of the tasks of a queue ran for less than `low` seconds, and a quarter for more than `high`: estimates."""
+
+    low: float
+    high: float
+
+
+def load(redis: Redis, queues: Sequence[str], days: int, now: float | None = None) -> list[Statistics]:
+    """Return the numbers of these queues for so many days, the last of which is today: in UTC, by the clock of Redis.
+
+    One round trip for the time, if it is not given, and one for each 500 days of a queue.
+    """
+    require_whole(days, "days", 1, MOST_DAYS)
+    if now is None:
+        ((seconds, _),) = redis.read(("TIME",))
+        now = float(seconds)
+    names = [day_of(now - ago * DAY) for ago in range(days - 1, -1, -1)]
+    found = _hashes(redis, [keys.stats(queue, name) for queue in queues for name in names])
+    statistics = []
+    for queue in queues:
+        by_day = {name: read_numbers(fields) for name, fields in zip(names, islice(found, days), strict=True)}
+        statistics.append(Statistics(queue, by_day, total(by_day.values())))
+    return statistics
+
+
+def is_quiet(task: Task) -> bool:
+    """Tell whether a task runs and does not tell how far it is."""
+    return task.status == "started" and read_progress(task.fields.get("progress", "")).share is None
+
+
+def ask_usual(queue: str, now: float) -> list[Command]:
+    """Return the commands that tell how long tasks of a queue ran of late; see `take_usual`."""
+    return [("HGETALL", keys.stats(queue, day_of(now - ago * DAY))) for ago in range(USUAL_DAYS)]
+
+
+def take_usual(replies: Iterable[Sequence[str]]) -> Usual | None:
+    """Return how long the middle half of them ran; None: too few have."""
+    running = total(read_numbers(as_hash(reply)) for reply in replies).running
+    low, high = running.quantile(0.25), running.quantile(0.75)
+    return Usual(low, high) if running.counted >= LEAST and low is not None and high is not None else None
+
+
+def read_numbers(fields: Mapping[str, str]) -> Numbers:
+    """Return what a hash of numbers says, but for what another program has put there."""
+    events: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    squares: dict[str, float] = {}
+    buckets: dict[str, dict[int, int]] = {}
+    for name, text in fields.items():
+        value = _number(text)
+        event, _, part = name.rpartition("_")
+        if value is None:
+            continue
+        if name.startswith("error:"):
+            errors[name.removeprefix("error:")] = int(value)
+        elif event and part == "seconds":
+            seconds[event] = value
+        elif event and part == "squares":
+            squares[event] = value
+        elif event and part in _NUMBERS:
+            buckets.setdefault(event, {})[_NUMBERS[part]] = int(value)
+        else:
+            events[name] = int(value)
+    return Numbers(events, errors, seconds, squares, buckets)
+
+
+def total(some: Iterable[Numbers]) -> Numbers:
+    """Return the sum of the numbers, of several days or several queues."""
+    parts = [*some]
+    events = {event for part in parts for event in part.buckets}
+    return Numbers(
+        _sums(part.events for part in parts), _sums(part.errors for part in parts),
+        _sums(part.seconds for part in parts), _sums(part.squares for part in parts),
+        {event: _sums(part.buckets.get(event, {}) for part in parts) for event in events},
+    )
+
+
+def _sums(parts: Iterable[Mapping[Name, Amount]]) -> dict[Name, Amount]:
+    sums: dict[Name, Amount] = {}
+    for part in parts:
+        for name, amount in part.items():
+            sums[name] = sums[name] + amount if name in sums else amount
+    return sums
+
+
+def _hashes(redis: Redis, names: Sequence[str]) -> Iterator[dict[str, str]]:
+    for first in range(0, len(names), AT_ONCE):
+        for reply in redis.read(*[("HGETALL", name) for name in names[first : first + AT_ONCE]]):
+            yield as_hash(reply)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < _BEYOND else None

@@ -1,0 +1,190 @@
+"""blueque.attention: which facts are worth somebody's attention, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from blueque import Client, protocol
+from blueque.attention import Concern, concerns
+from blueque.inspector import Inspector
+from blueque.nodes import Node
+from blueque.overview import HOUR, Line, Overview
+from blueque.task import Task
+
+NOW = 1_000_000.0
+GOOD = {
+    "redis_version": "7.0.15", "role": "master", "used_memory": "100", "maxmemory": "1000",
+    "maxmemory_policy": "noeviction", "aof_enabled": "1", "save": "",
+}
+NODE = "gpu-1.example.com_4021"
+
+
+def line(**values):
+    counts = dict.fromkeys(("scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"), 0)
+    return Line("video", **(counts | {"oldest": None, "listeners": 1} | values))
+
+
+def node(state="up", **values):
+    return Node(NODE, "video", state, 5.0, (), **values)
+
+
+def running(task_id="t1", **fields):
+    return Task(task_id, {"status": "started", "queue": "video"} | {name: str(value) for name, value in fields.items()})
+
+
+def told(lines=(), tasks=(), nodes=None, **facts):
+    overview = Overview(NOW, list(lines), list(tasks), [node()] if nodes is None else nodes, [], GOOD | facts)
+    return list(concerns(overview._replace(lines=overview.lines or [line()])))
+
+
+def test_on_a_good_day_nothing_needs_attention():
+    assert told([line(pending=3, oldest=5.0, started=1, complete=7)], [running(started=NOW - 7200)]) == []
+
+
+@pytest.mark.parametrize(("facts", "code", "words"), [
+    ({"used_memory": "801"}, "memory", "801 B of 1 KB in use"),
+    ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "Set it to noeviction"),
+    ({"aof_enabled": "0"}, "persistence", "nothing is written to disk"),
+    ({"role": "slave"}, "role", "a replica"),
+])
+def test_a_server_that_may_lose_tasks_or_take_none_is_pointed_at(facts, code, words):
+    (concern,) = told(**facts)
+
+    assert (concern.about, concern.code, concern.command) == ("Redis", code, "blueque doctor")
+    assert words in concern.sentence
+
+
+@pytest.mark.parametrize("facts", [{"aof_enabled": "0", "save": "3600 1"}, {"used_memory": "800"}])
+def test_a_server_with_snapshots_or_memory_left_is_good_enough(facts):
+    assert told(**facts) == []
+
+
+def test_listeners_of_two_versions_are_counted_each_once():
+    nodes = [node(version="2.0.0"), node(version="2.0.0")._replace(queue="video"), node(version="2.1.0")._replace(id="b_2")]
+
+    assert told(nodes=nodes) == [
+        Concern("listeners", "versions", "their versions differ: 1 of 2.0.0, 1 of 2.1.0", "blueque node ls")
+    ]
+
+
+def test_a_queue_that_nobody_serves_is_pointed_at_with_the_task_that_waits_longest():
+    (concern,) = told([line(pending=3, oldest=18600.0, first="t-first")], nodes=[])
+
+    assert concern == Concern("video", "no_listener", "3 pending, oldest waits 5 h 10 m, no listener", "blueque why t-first")
+
+
+@pytest.mark.parametrize(("started", "progress_at", "is_told"), [
+    (NOW - 7000, NOW - 3590, False), (NOW - 7000, NOW - 3610, True),
+    (NOW - 100_000, NOW - 5000, False), (NOW - 100_000, NOW - 10_000, True), (NOW - 100_000, None, False),
+])
+def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(started, progress_at, is_told):
+    fields = {"started": started} | ({"progress_at": progress_at} if progress_at else {})
+
+    found = told(tasks=[running(**fields)])
+
+    assert [concern.code for concern in found] == ["no_progress"] * is_told
+    assert all(concern.command == "blueque logs t1" for concern in found)
+
+
+def test_of_many_tasks_without_progress_three_are_named():
+    tasks = [running(f"t{n}", started=NOW - 9000, progress_at=NOW - 7300) for n in range(9)]
+
+    found = told(tasks=tasks)
+
+    assert [concern.sentence for concern in found[2:]] == [
+        "t2 has told no progress for 2 h 1 m", "6 more without progress for an hour or longer",
+    ]
+
+
+def finish(redis, task, action, at):
+    protocol.enqueue(redis, "video", task, "1", None, at)
+    protocol.pop(redis, "video", NODE, "i")
+    protocol.reserve(redis, "video", task, task, NODE, "i", at)
+    protocol.start(redis, "video", task, task, NODE, 77, at)
+    if action == "failed":
+        protocol.fail(redis, "video", task, task, NODE, "x", at)
+    else:
+        protocol.complete(redis, "video", task, task, NODE, "x", None, at)
+
+
+@pytest.mark.parametrize(("old", "failed", "good", "failing"), [
+    (0, 4, 0, 0), (0, 5, 0, 5), (0, 5, 19, 5), (0, 5, 20, 0), (25, 5, 19, 5), (25, 6, 24, 0),
+])
+def test_failures_are_too_many_from_five_within_an_hour_and_a_fifth_of_what_ended(redis, old, failed, good, failing):
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    for n in range(old):
+        finish(redis, f"o{n}", "complete", now - HOUR - 10)
+    for n in range(failed):
+        finish(redis, f"f{n}", "failed", now - HOUR + 100)
+    for n in range(good):
+        finish(redis, f"g{n}", "complete", now - HOUR + 100)
+
+    (found,) = Inspector(redis).overview().lines
+
+    assert found.failing == failing
+
+
+def test_the_overview_tells_when_a_running_task_has_last_printed(redis, cli):
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    finish(redis, "ended", "complete", now)
+    protocol.enqueue(redis, "video", "t1", "1", None, now)
+    protocol.pop(redis, "video", NODE, "i")
+    protocol.reserve(redis, "video", "t1", "t1", NODE, "i", now)
+    protocol.start(redis, "video", "t1", "t1", NODE, 77, now)
+    for task in ("t1", "ended"):
+        cli.xadd(f"blueque_log_{task}", {"text": "frame"}, id="1234567-0")
+
+    assert Inspector(redis).overview().printed == {"t1": 1234.567}
+
+
+def test_who_may_not_ask_for_info_sees_the_rest(server, redis, cli):
+    protocol.enqueue(redis, "video", "t1", "1", None, 1.0)
+    cli.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+@read", "+@connection", "+time"])
+    client = Client(server.url.replace("redis://", "redis://reader:x@"))
+
+    overview = client.get_inspector().overview()
+    client.close()
+    cli.acl_deluser("reader")
+
+    assert (overview.server, overview.lines[0].pending) == (None, 1)
+
+
+def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(own_server):
+    client = Client(own_server.url)
+
+    def check(*more):
+        command = [sys.executable, "-m", "blueque.cli.main", "status", "--check", "--redis-url", own_server.url, *more]
+        return subprocess.run(command, capture_output=True, timeout=30, text=True)
+
+    good = check()
+    task_id = client.get_queue("video").enqueue("1")
+    bad = check("--json")
+    client.close()
+
+    assert (good.returncode, "!" in good.stdout, bad.returncode) == (0, False, 75)
+    (concern,) = json.loads(bad.stdout)["attention"]
+    assert (concern["about"], concern["code"], concern["command"]) == ("video", "no_listener", f"blueque why {task_id}")
+
+
+def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, url):
+    now = time.time()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    protocol.enqueue(redis, "video", "t1", "1", None, now)
+    protocol.pop(redis, "video", NODE, "i")
+    protocol.reserve(redis, "video", "t1", "t1", NODE, "i", now)
+    protocol.start(redis, "video", "t1", "t1", NODE, 77, now - 7200)
+    cli.hset("blueque_task_t1", mapping={"progress": "50 % encoding", "progress_at": now})
+
+    command = [sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url]
+    shown = subprocess.run(command, capture_output=True, timeout=30, text=True).stdout
+
+    (row,) = [line.split(maxsplit=6) for line in shown.splitlines() if line.startswith("t1 ")]
+    assert row[:6] == ["t1", "video", NODE, "2", "h", "50"]
+    assert row[6].startswith("%  encoding  ~2 h  ")

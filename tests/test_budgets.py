@@ -1,0 +1,111 @@
+"""What each verb that only looks costs Redis, as MONITOR sees it: so many commands, so many round trips, and no sweep."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from click.testing import CliRunner
+from faults import FaultProxy
+from test_document import Monitor
+
+from blueque import keys, protocol
+from blueque.cli.main import _VERBS, blueque
+from blueque.cli.options import Invocation
+
+NODE = "gpu-1.example.com_4021"
+MANY = 250
+QUEUES = ("audio", "video")
+# Commands and round trips with two queues, one listener and two running tasks each, and MANY of every other status.
+BUDGETS = {
+    "status": (280, 5),
+    "ls": (150, 4),
+    "ls --state failed --queue audio": (65, 3),
+    "ls --state complete --queue audio": (65, 3),
+    "ls --state scheduled --queue audio": (65, 3),
+    "show run-0-audio": (14, 3),
+    "show run-0-a": (45, 6),
+    "why run-0-audio": (42, 6),
+    "why audio-pend-7": (35, 6),
+    "logs run-0-audio": (6, 3),
+    "runs": (6, 5),
+    "feeds": (4, 3),
+    "history run-0-audio": (6, 3),
+    "timeline": (25, 6),
+    "node ls": (14, 4),
+    "node show gpu-1": (18, 5),
+    "queue ls": (300, 5),
+    "stats --last 90d": (182, 3),
+    "stats audio": (9, 3),
+    "failures": (530, 7),
+    "metrics --once": (290, 6),
+    "schedule ls --limit 20": (60, 3),
+}
+# What change something, run on, need files, or have nothing to say here; doctor alone may sweep.
+WITHOUT = {
+    "enqueue", "feed", "cancel", "requeue", "priority", "first", "move", "pause", "resume", "limit", "gc", "archive",
+    "progress", "doctor", "delete", "prune", "run", "wait", "config",
+    "stack", "completion", "top", "help", "init", "export",
+}
+RANGES = {"LRANGE", "ZRANGE", "ZREVRANGE"}
+# As many as people have named; what is trimmed whenever it is added to.
+BOUNDED = (keys.QUEUES, "blueque_runs_", "blueque_feeds_", "blueque_history_", "blueque_recent_")
+WHOLE = {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "SORT"}
+
+
+@pytest.fixture
+def looks(server, redis):
+    """Run the program and return what it has sent: its commands, and the number of its writes."""
+    proxy, monitor = FaultProxy(server.url), Monitor(server)
+
+    def looks(line):
+        monitor.commands_until_now(redis)
+        before = proxy.writes
+        result = CliRunner().invoke(blueque, line.split(), obj=Invocation(url=proxy.url), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return monitor.commands_until_now(redis), proxy.writes - before
+
+    yield looks
+    monitor.close()
+    proxy.close()
+
+
+@pytest.fixture
+def filled(redis):
+    """Two queues with a little that runs and much of everything else."""
+    now = time.time()
+    for queue in QUEUES:
+        protocol.register(redis, queue, NODE, "i", {"beat_every": 10, "version": "2.0.0"}, now)
+        for n in range(2):
+            take(redis, queue, f"run-{n}-{queue}", now)
+        for n in range(MANY):
+            take(redis, queue, f"{queue}-good-{n}", now)
+            protocol.complete(redis, queue, f"{queue}-good-{n}", "token", NODE, "1", "json", now)
+            take(redis, queue, f"{queue}-bad-{n}", now)
+            protocol.fail(redis, queue, f"{queue}-bad-{n}", "token", NODE, "x", now)
+            protocol.schedule(redis, queue, f"{queue}-later-{n}", "1", "json", now + 3600 + n, now)
+        for n in range(MANY):
+            protocol.enqueue(redis, queue, f"{queue}-pend-{n}", "1", "json", now)
+
+
+def take(redis, queue, task, now):
+    protocol.enqueue(redis, queue, task, "1", "json", now)
+    protocol.pop(redis, queue, NODE, "i")
+    protocol.reserve(redis, queue, task, "token", NODE, "i", now)
+    protocol.start(redis, queue, task, "token", NODE, 77, now)
+
+
+@pytest.mark.usefixtures("filled")
+def test_each_verb_that_looks_stays_within_its_budget_and_reads_nothing_without_a_bound(looks):
+    for line, budget in BUDGETS.items():
+        commands, writes = looks(line)
+
+        assert len(commands) <= budget[0] and writes <= budget[1], f"{line}: {len(commands)} commands in {writes}"
+        words = {command[0].upper() for command in commands}
+        assert not words & WHOLE, line
+        whole = [command for command in commands if command[0].upper() in RANGES and command[2:4] == ["0", "-1"]]
+        assert [command for command in whole if not command[1].startswith(BOUNDED)] == [], line
+
+
+def test_every_verb_has_a_budget_or_a_reason_to_have_none():
+    assert {line.split()[0] for line in BUDGETS} | WITHOUT == set(_VERBS)

@@ -1,0 +1,155 @@
+"""blueque delete, prune, queue ls and queue purge: what they delete, when they ask, and what they leave alone."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from in_process import run  # noqa: F401  # a fixture
+from test_cli import NODE, enqueue, fail
+from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
+
+from blueque import keys, protocol
+
+
+@pytest.fixture(autouse=True)
+def listener(redis):
+    """A registered listener of the queue video."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+
+def cancel(redis, *tasks):
+    for task in tasks:
+        enqueue(redis, task)
+        protocol.cancel(redis, "video", task, "ada", None, time.time())
+
+
+def age(cli, task, seconds):
+    """Let a task have ended so long ago."""
+    cli.hset(keys.task(task), mapping=dict.fromkeys(("finished", "updated"), time.time() - seconds))
+
+
+def left(cli, kind="cancelled"):
+    return cli.lrange(f"blueque_{kind}_tasks_video", 0, -1)[::-1]
+
+
+# delete
+
+
+def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis, cli):  # noqa: F811
+    fail(redis, "failed-1")
+    enqueue(redis, "pending-1")
+
+    result = run("delete", "fail", "pending-1", "--yes")
+
+    assert (result.returncode, result.stdout) == (5, "failed-1  deleted\n")
+    assert "pending-1 cannot be deleted while it is pending" in result.stderr
+    assert (cli.exists(keys.task("failed-1")), cli.exists(keys.task("pending-1"))) == (0, 1)
+
+
+def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be(run, redis, cli, answer):  # noqa: F811
+    cancel(redis, "a", "b")
+
+    refused, foreseen = run("delete", "a", "b"), run("delete", "-", "--dry-run", "--json", stdin="a\nb\n")
+    code, seen = answer(b"n\n", "delete", "a", "b")
+
+    assert (refused.returncode, foreseen.returncode, code) == (6, 0, 6)
+    assert "2 tasks would be gone for good" in refused.stderr and "2 tasks would be gone for good" in seen.lower()
+    assert [item["status"] for item in json.loads(foreseen.stdout)["items"]] == ["cancelled", "cancelled"]
+    assert left(cli) == ["a", "b"]
+    assert answer(b"y\n", "delete", "a", "b")[0] == 0
+    assert left(cli) == []
+
+
+# prune
+
+
+def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):  # noqa: F811
+    cancel(redis, *"abcde")
+    for task in "abc":
+        age(cli, task, 100)
+    fail(redis, "old")
+    age(cli, "old", 100)
+
+    only_old, newest = ["prune", "--older", "50s"], ["--keep", "3", "--state", "cancelled"]
+    foreseen = run(*only_old, "--dry-run", "--json")
+    items = json.loads(foreseen.stdout)["items"]
+    assert [(item["status"], item["tasks"]) for item in items] == [("cancelled", 3), ("failed", 1)]
+    assert run(*only_old, *newest).returncode == 6
+    assert left(cli) == [*"abcde"]
+
+    result = run(*only_old, *newest, "--yes")
+
+    assert (result.returncode, result.stderr) == (0, "2 tasks deleted.\n")
+    assert (left(cli), left(cli, "failed")) == ([*"cde"], ["old"])
+    run("prune", "-q", "vid*", "--keep", "0", "--yes")
+    assert (left(cli), left(cli, "failed")) == ([], [])
+
+
+def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):  # noqa: F811
+    cancel(redis, *"abcd")
+    for task in "ab":
+        age(cli, task, 25 * 3600)
+    file = tmp_path / "blueque.toml"
+    file.write_text("[queues.video]\nretention.cancelled = { newest = 1 }\n")
+
+    assert run("prune", "--yes").stderr == "0 tasks deleted.\n"
+    assert run("prune", "--yes", "--config", str(file)).stderr == "2 tasks deleted.\n"
+    assert left(cli) == ["c", "d"], "of the last day more than so many"
+    assert run("prune", "--yes", "--keep", "1").stderr == "1 task deleted.\n", "a person says what is to go now"
+
+
+def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis, cli):  # noqa: F811
+    cancel(redis, "a")
+    protocol.claim_batch(redis, "video", "b1", "w", {}, {}, 1.0)
+
+    result = run("prune", "--keep", "0", "--yes")
+
+    assert left(cli) == ["a"]
+    assert result.stderr.startswith("queue video is left alone: a batch of it is on its way into an archive\n")
+
+
+# queue
+
+
+def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):  # noqa: F811
+    for number in range(120):
+        enqueue(redis, f"task-{number}")
+    client.get_queue("video").enqueue("urgent", priority=5, key="a key", keep="1h")
+    client.get_queue("video").schedule("later", time.time() + 1000)
+    enqueue(redis, "other", "audio")
+    cancel(redis, "gone")
+
+    foreseen = run("queue", "purge", "video", "--dry-run")
+    assert foreseen.stdout == "video  122 tasks would be deleted: 121 pending, 1 scheduled\n"
+    assert run("queue", "purge", "video").returncode == 6
+
+    result = run("queue", "purge", "video", "--yes")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "video  122 tasks deleted\n", "")
+    assert [task.id for task in client.get_inspector().tasks(["gone", "other"]) if task.status] == ["gone", "other"]
+    assert (cli.zcard("blueque_tasks_video"), cli.keys("blueque_frozen_*")) == (1, [])
+    assert client.get_queue("video").enqueue("urgent", key="a key").is_new is False
+
+
+def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):  # noqa: F811
+    cancel(redis, *[f"task-{number}" for number in range(21)])
+
+    code, seen = answer(b"y\n", "queue", "purge", "video", "--state", "cancelled")
+    assert code == 6 and "21 tasks of queue video would be gone for good: 21 cancelled" in seen
+    assert len(left(cli)) == 21
+    assert answer(b"21\n", "queue", "purge", "video", "--state", "cancelled")[0] == 0
+    assert left(cli) == []
+
+
+def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):  # noqa: F811
+    enqueue(redis, "a")
+
+    assert run("queue", "pause", "video", "--by", "ada").stdout == "video  paused\n"
+    assert run("queue", "limit", "video", "3").returncode == 0
+    (item,) = json.loads(run("queue", "ls", "--json").stdout)["items"]
+    assert (item["queue"], item["pending"], item["paused"], item["max_concurrency"]) == ("video", 1, True, 3)
+    assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == ["0", "1", "0", "0", "1", "3", "paused", "by", "ada"]
+    assert run("queue", "resume", "video").stdout == "video  resumed\n"
+    assert run("queue", "purge", "nowhere").returncode == 3

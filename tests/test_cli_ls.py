@@ -1,0 +1,150 @@
+"""`blueque ls`: which tasks, which columns, in which order, and what is said of those that are not shown."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from blueque import protocol
+from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
+from blueque.inspector import Inspector
+from blueque.survey import Choice
+
+NODES = ("gpu-1.example.com_4021", "gpu-2.example.com_77")
+
+
+@pytest.fixture
+def ls(url):
+    """Run it and return exit code, lines of output and of remarks."""
+
+    def ls(*arguments, stdin=None, verb="ls"):
+        result = CliRunner().invoke(blueque, [verb, *arguments], obj=Invocation(url=url), input=stdin)
+        return result.exit_code, result.stdout.splitlines(), result.stderr.splitlines()
+
+    return ls
+
+
+@pytest.fixture
+def ids(ls):
+    return lambda *arguments: ls("--ids", *arguments)[1]
+
+
+@pytest.fixture
+def tasks(redis):
+    """A failed task on each node, ten and two hours ago; one that runs; three that wait."""
+    now = Inspector(redis).now()
+    for node in NODES:
+        protocol.register(redis, "video", node, "i", {"beat_every": 10}, now)
+    for node, name, age in ((NODES[0], "bad-old", 36000), (NODES[1], "bad-new", 7200)):
+        start(redis, node, name, now - age - len(name) * 10)
+        protocol.fail(redis, "video", name, "token", node, "x", now - age, {"error_type": "ValueError", "exit_code": 3})
+    start(redis, NODES[0], "runs", now - 3600)
+    protocol.progress(redis, "video", "runs", "token", NODES[0], "50 % encoding", now - 1)
+    for n in range(3):
+        protocol.enqueue(redis, "video", f"waits-{n}", "1", "json", now - n)
+    return now
+
+
+@pytest.mark.usefixtures("tasks")
+def test_the_note_of_what_runs_says_how_far_it_is_unless_a_column_does(ls, redis):
+    assert ls("--state", "started")[1][1].endswith("  50 % encoding")
+    protocol.progress(redis, "video", "runs", "token", NODES[0], "450/1500 frames", time.time())
+    assert ls("--state", "started")[1][1].endswith("  450/1500 frames, 30 %")
+    assert ls("--state", "started", "--columns", "progress,note")[1][1] == "30 %  450/1500 frames"
+
+
+def start(redis, node, task, at):
+    protocol.enqueue(redis, "video", task, "1", "json", at)
+    protocol.pop(redis, "video", node, "i")
+    protocol.reserve(redis, "video", task, "token", node, "i", at)
+    protocol.start(redis, "video", task, "token", node, 77, at)
+
+
+@pytest.mark.usefixtures("tasks")
+@pytest.mark.parametrize(("arguments", "found"), [
+    ([], ["runs", "waits-0", "waits-1", "waits-2"]),
+    (["--finished"], ["bad-new", "bad-old"]),
+    (["--finished", "--since", "3h"], ["bad-new"]),
+    (["--state", "failed", "--since", "2000-01-01T00:00:00Z"], ["bad-new", "bad-old"]),
+    (["--node", "gpu-1"], ["runs"]),
+    (["--node", "gpu-1", "--finished"], ["bad-old"]),
+    (["--node", "gpu-2.example.com_77", "--finished"], ["bad-new"]),
+    (["--node", "gpu-2_77", "--finished"], ["bad-new"]),
+    (["--node", "gpu", "--finished"], []),
+    (["--sort", "id"], ["runs", "waits-0", "waits-1", "waits-2"]),
+    (["--sort", "-created", "--limit", "2"], ["waits-0", "waits-1"]),
+    (["--finished", "--sort", "finished"], ["bad-old", "bad-new"]),
+    (["--sort", "left", "--limit", "1"], ["runs"]),
+    (["--sort", "-left", "--limit", "1"], ["runs"]),
+])
+def test_the_tasks_that_are_asked_for_are_listed_in_the_order_that_is_asked_for(ids, arguments, found):
+    assert ids(*arguments) == found
+
+
+@pytest.mark.usefixtures("tasks")
+def test_the_columns_that_are_asked_for_are_shown(ls):
+    _, lines, _ = ls("--state", "started", "--columns", "id,node,run,progress,left,error")
+
+    assert lines[0].split() == ["ID", "NODE", "RUN", "PROGRESS", "LEFT", "ERROR"]
+    assert lines[1].split() == ["runs", NODES[0], "1", "h", "50", "%", "encoding", "~1", "h", "-"]
+    assert ls("--state", "failed", "--columns", "ERROR")[1] == ["ERROR", "ValueError, exit 3", "ValueError, exit 3"]
+
+
+@pytest.mark.usefixtures("tasks")
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--columns", "id,foo"], "no column 'foo'; there are id, queue"), (["--sort", "foo"], "no such column; there are id"),
+    (["--since", "yesterday"], "'yesterday' is not a time"), (["--limit", "0"], "0"),
+])
+def test_what_makes_no_sense_is_refused_with_what_does(ls, arguments, words):
+    code, lines, remarks = ls(*arguments)
+
+    assert (code, lines) == (2, [])
+    assert words in " ".join(remarks)
+
+
+@pytest.mark.usefixtures("tasks")
+def test_how_many_more_there_are_is_said_beside_the_data(ls):
+    assert ls("--ids", "--limit", "1")[1:] == (["runs"], ["(3 more: --limit 4)"])
+    assert ls("--ids", "--limit", "4")[2] == []
+    assert ls("--ids", "--sort", "id", "--limit", "3")[2] == ["(1 more: --limit 4)"]
+
+
+@pytest.mark.usefixtures("tasks")
+def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
+    assert ls("--node", "gpu-9")[1:] == ([], ["no such tasks; no listener gpu-9 is known now either: blueque node ls"])
+
+
+def test_with_a_choice_no_more_than_ten_thousand_tasks_in_all_are_looked_at(redis):
+    for n in range(5):
+        protocol.enqueue(redis, "q0", f"t{n}", "1", "json", 1000.0)
+    queues = [f"q{n}" for n in range(2501)]            # so that it is three of each
+
+    listing = Inspector(redis).listing(queues, ["pending"], 2, Choice(lambda task, now: task.id != "t0"))
+
+    assert [task.id for task in listing.tasks] == ["t1", "t2"]
+    assert (listing.has_more, listing.more, listing.looked_at) == (False, None, 3)
+
+
+@pytest.mark.usefixtures("tasks")
+def test_ids_can_be_handed_on_to_requeue_and_cancel(ls, client):
+    _, failed, _ = ls("--state", "failed", "--ids")
+    _, waiting, _ = ls("--state", "pending", "--ids")
+
+    requeued = ls("-", "--yes", stdin="\n".join(failed), verb="requeue")
+    cancelled = ls("-", "--yes", stdin="\n".join(waiting), verb="cancel")
+
+    assert (requeued[0], cancelled[0]) == (0, 0)
+    assert {client.get_task(task_id).status for task_id in failed} == {"pending"}
+    assert {client.get_task(task_id).status for task_id in waiting} == {"cancelled"}
+
+
+@pytest.mark.usefixtures("tasks")
+def test_json_says_how_many_more_there_are(url):
+    result = CliRunner().invoke(blueque, ["ls", "--json", "--limit", "1"], obj=Invocation(url=url))
+
+    listed = json.loads(result.stdout)
+    assert ([item["id"] for item in listed["items"]], listed["has_more"], listed["more"]) == (["runs"], True, 3)

@@ -1,0 +1,99 @@
+"""`blueque show` of a task that runs: where, since when, how far, and who was last heard of."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from blueque import protocol
+from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
+from blueque.inspector import Inspector
+
+NODE = "gpu-1.example.com_4021"
+
+
+@pytest.fixture
+def shown(url):
+    def shown(*arguments):
+        return CliRunner().invoke(blueque, ["show", *arguments], obj=Invocation(url=url)).stdout
+
+    return shown
+
+
+@pytest.fixture
+def now(redis, cli):
+    """The time at which a task has run for an hour, is half done, told so a minute ago, and printed two minutes ago."""
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
+    protocol.enqueue(redis, "video", "abcd-1", "1", "json", now - 3720)
+    protocol.pop(redis, "video", NODE, "i")
+    protocol.reserve(redis, "video", "abcd-1", "token", NODE, "i", now - 3600)
+    protocol.start(redis, "video", "abcd-1", "token", NODE, 77, now - 3600)
+    protocol.progress(redis, "video", "abcd-1", "token", NODE, "50 % encoding", now - 60)
+    cli.xadd("blueque_log_abcd-1", {"text": "frame"}, id=f"{int((now - 120) * 1000)}-0")
+    return now
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize("line", [
+    rf"where       {re.escape(NODE)}, pid 77", r"started     .*  \(1 h ago, waited 2 m\)",
+    r"progress    50 % encoding  \(1 m(?: \d+ s)? ago\)  ~58 m left",
+    r"signs       listener [34]\d s ago, progress 1 m(?: \d+ s)? ago, output 2 m(?: \d+ s)? ago",
+])
+def test_show_tells_where_a_task_runs_how_far_it_is_and_who_was_last_heard_of(shown, line):
+    found = shown("abcd")
+
+    assert re.search(f"^{line}$", found, re.MULTILINE), found
+
+
+def test_the_same_in_json_is_in_numbers(shown, now):
+    item = json.loads(shown("abcd", "--json"))["item"]
+
+    assert item["left_seconds"] == pytest.approx(3480, abs=70)
+    assert (item["beat_seconds"], item["printed_seconds"]) == pytest.approx((now - 30, now - 120), abs=0.01)
+    assert (item["node"], item["pid"]) == (NODE, 77)
+
+
+def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
+    assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
+    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, str(now - 3720), {"value": '{"frame":223}'}, now - 60)
+
+    assert re.search(r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd"), re.MULTILINE)
+    item = json.loads(shown("abcd", "--json"))["item"]["checkpoint"]
+    assert (item["value"], item["attempt"], item["at_seconds"]) == ({"frame": 223}, 1, pytest.approx(now - 60))
+
+
+def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now):
+    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, "5.5", {"value": "223"}, now)
+
+    assert "checkpoint" not in shown("abcd")
+    assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
+
+
+def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
+    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, None, {"files_left": "gpu-1:/s/1"}, now)
+    protocol.release(redis, "video", "abcd-1", "token", NODE, now, {"last_files": "gpu-1:/spool/1"})
+
+    found = shown("abcd")
+    assert "counts no more" not in found and "What the attempt before has printed lies there." in found
+    assert re.search(r"^checkpoint  files only, .* ago.*\n +its directory stays at gpu-1:/s/1$", found, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("now")
+def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
+    protocol.complete(redis, "video", "abcd-1", "token", NODE, "1", "json", Inspector(redis).now())
+
+    found = shown("abcd")
+
+    assert "signs" not in found and " left" not in found
+
+
+@pytest.mark.usefixtures("now")
+def test_a_second_attempt_is_not_said_to_have_waited_since_the_task_was_made(shown, cli):
+    cli.hset("blueque_task_abcd-1", "attempt", 2)
+
+    assert "waited" not in shown("abcd")

@@ -1,0 +1,173 @@
+"""blueque wait and run: until tasks have ended, with the exit code that says how."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from running import Programs, until
+from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
+
+WORK = """
+    import sys, time
+    from pathlib import Path
+
+    def run(task):
+        for word in task.parameters.split(", "):
+            if word == "fail":
+                raise ValueError("as it was told")
+            elif word == "go":
+                print("waiting", flush=True)
+                while not Path("go").exists():
+                    time.sleep(0.005)
+            elif word == "err":
+                print("oh", file=sys.stderr)
+            else:
+                print(word)
+        return {"said": task.parameters}
+"""
+
+
+@pytest.fixture
+def work(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+def end(cli, task_id, **fields):
+    cli.hset(f"blueque_task_{task_id}", mapping={"started": 100, "finished": 100 + 16860, **fields})
+
+
+def is_waiting(cli):
+    """Tell whether somebody has tracking on, as who waits has."""
+    return any("t" in known["flags"] for known in cli.client_list())
+
+
+FAILED = {"status": "failed", "error": "ValueError: frame count mismatch", "error_type": "builtins.ValueError"}
+
+
+@pytest.mark.parametrize(("fields", "code", "words"), [
+    ({"status": "complete"}, 0, "complete after 4 h 41 m"),
+    (FAILED, 4, "failed after 4 h 41 m: ValueError: frame count mismatch"),
+    ({"status": "failed", "error": "gone", "error_type": "lost"}, 4, "failed after 4 h 41 m: lost: gone"),
+    ({"status": "cancelled", "cancelled_by": "ada", "cancel_reason": "no"}, 4, "cancelled after 4 h 41 m: by ada, no"),
+])
+def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, code, words):  # noqa: F811
+    task_id = queue.enqueue("in")
+    end(cli, task_id, **fields)
+
+    result = run("wait", task_id[:8])
+
+    assert (result.returncode, result.stdout, result.stderr) == (code, "", f"{task_id} {words}\n")
+
+
+def test_it_waits_for_all_or_for_any(begin, run, queue, cli):  # noqa: F811
+    one, two = queue.enqueue("in"), queue.enqueue("in")
+    waiting = begin("wait", one, two, "--json")
+    until(lambda: is_waiting(cli))
+    end(cli, one, status="complete")
+
+    some = run("wait", "-", "--any", "--json", stdin=f"{two}\n{one}\n")
+    end(cli, two, **FAILED)
+    printed, _ = waiting.communicate(timeout=20)
+
+    assert (some.returncode, waiting.returncode) == (0, 4)
+    assert [item["id"] for item in json.loads(some.stdout)["items"]] == [one]
+    assert [item["id"] for item in json.loads(some.stdout)["waiting"]] == [two]
+    assert {item["id"]: item["status"] for item in json.loads(printed)["items"]} == {one: "complete", two: "failed"}
+    assert {item["id"]: item["error"] for item in json.loads(printed)["items"]} == {one: None, two: FAILED["error"]}
+
+
+def test_it_waits_so_long_at_most(run, queue):  # noqa: F811
+    task_id = queue.enqueue("in")
+
+    result = run("wait", task_id, "--timeout", "0.1", "--json")
+
+    assert (result.returncode, result.stderr) == (124, f"task {task_id} has not ended within 0.1 s; it is pending\n")
+    assert json.loads(result.stdout)["timed_out"] is True
+
+
+def test_what_is_not_there_is_not_waited_for(run, queue):  # noqa: F811
+    result = run("wait", queue.enqueue("in"), "nobody")
+
+    assert result.returncode == 3 and "no task 'nobody'" in result.stderr
+
+
+def test_what_is_deleted_meanwhile_is_code_3(begin, queue, cli):  # noqa: F811
+    task_id = queue.enqueue("in")
+    waiting = begin("wait", task_id)
+    until(lambda: is_waiting(cli))
+    cli.delete(f"blueque_task_{task_id}")
+
+    _, said = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 3 and "was deleted while it was waited for" in said
+
+
+@pytest.mark.parametrize("verb", ["wait", "run"])
+def test_ctrl_c_ends_the_watching_only_and_says_so(begin, client, queue, cli, verb):  # noqa: F811
+    if verb == "wait":
+        task_id = queue.enqueue("in")
+        watching = begin("wait", task_id)
+        until(lambda: is_waiting(cli))
+    else:
+        watching = begin("run", "video")
+        task_id = watching.stderr.readline().split()[1]
+    watching.send_signal(signal.SIGINT)
+
+    _, said = watching.communicate(timeout=20)
+
+    assert watching.returncode == 130
+    assert f"the task goes on: blueque logs -f {task_id}; to end it: blueque cancel {task_id}" in said
+    assert client.get_task(task_id).status == "pending"
+
+
+def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, run):  # noqa: F811
+    work.listener("work:run", queue="video")
+
+    result = run("run", "video", '"one, err, tw\\to"')
+    failed = run("run", "video", "--text", "one, fail")
+
+    assert (result.returncode, result.stdout) == (0, 'one\ntw\to\n{"said": "one, err, tw\\to"}\n')
+    first, *said, last = result.stderr.splitlines()
+    assert first.startswith("task ") and said == ["oh"] and " complete after " in last
+    assert (failed.returncode, failed.stdout) == (4, "one\n")
+    assert "ValueError: as it was told" in failed.stderr.splitlines()[-1]
+
+
+def test_run_of_a_program_shows_its_last_line_once(work, run):  # noqa: F811
+    work.listener("--exec", "sh", queue="video")
+
+    result = run("run", "video", "--text", "echo one; echo two")
+
+    assert (result.returncode, result.stdout) == (0, "one\ntwo\n")
+
+
+def test_run_with_json_prints_one_object_and_follows_the_task_that_has_the_key(work, begin, run, client):  # noqa: F811
+    work.listener("work:run", queue="video")
+    first = begin("run", "video", '"go"', "--key", "k", "--json")
+    task_id = first.stderr.readline().split()[1]
+    assert first.stderr.readline() == "waiting\n"
+    (work.directory / "go").touch()
+    printed, _ = first.communicate(timeout=20)
+
+    again = run("run", "video", '"go"', "--key", "k", "--json")
+
+    assert (first.returncode, again.returncode) == (0, 0)
+    assert [json.loads(text)["item"]["id"] for text in (printed, again.stdout)] == [task_id] * 2
+    assert json.loads(printed)["item"]["result"] == {"said": "go"}
+    assert "Not new" in again.stderr
+
+
+def test_run_refuses_what_enqueue_refuses(run, state):  # noqa: F811
+    before = state()
+
+    assert run("run", "video", "no json").returncode == 2
+    assert state() == before

@@ -1,0 +1,97 @@
+"""The task as a handler, a library or a program that it has started sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from running import ROOT, Programs, clean_environment, outcome
+
+from blueque import current_task, gauge, running_task
+from blueque.running_task import RunningTask
+
+PROGRAM = """#!/bin/sh
+exec "$PYTHON" -c "
+from blueque import current_task
+task = current_task()
+task.progress(3, 4, 'rounds')
+print([task.id, task.attempt, task.queue, task.parameters])
+"
+"""
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch):
+    """Have this process work on no task, as of now."""
+    monkeypatch.setattr(running_task, "_current", None)
+    for name in ("BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        yield programs
+
+
+def told(task, directory):
+    """Return what is to be seen after each item that it tracks."""
+    return [str(gauge.read(str(directory))) for _ in task]
+
+
+# Progress of an iterable
+
+@pytest.mark.parametrize(("frames", "shown", "last"), [
+    (["a", "b", "c"], ["0/3 frames encoding", "1/3 frames encoding", "2/3 frames encoding"], "3/3 frames encoding"),
+    ((letter for letter in "ab"), ["0 frames encoding", "1 frames encoding"], "2 frames encoding"),
+    ([], [], "0/0 frames encoding"),
+])
+def test_what_is_tracked_tells_how_many_are_done_and_of_how_many_if_that_is_known(tmp_path, frames, shown, last):
+    task = RunningTask("t1", {}, str(tmp_path))
+    assert told(task.track(frames, "encoding", "frames"), tmp_path) == shown
+    assert str(gauge.read(str(tmp_path))) == last
+
+
+def test_what_is_tracked_is_yielded_as_it_is(tmp_path):
+    items = [object(), None, 0]
+    assert list(RunningTask("t1", {}, str(tmp_path)).track(iter(items))) == items
+
+
+# Without a task
+
+def test_outside_of_a_task_the_current_one_has_no_id_and_does_nothing():
+    task = current_task()
+    task.progress(1, 2)
+    assert list(task.track([1, 2])) == [1, 2]
+    assert (task.id, task.status, task.parameters, task.attempt, task.should_stop, task.resources) == (
+        "", None, None, None, False, {}
+    )
+    assert current_task() is task
+
+
+# In a program
+
+def test_a_program_that_a_task_has_started_finds_its_task(programs):
+    program = programs.write(PROGRAM, "program.sh", mode=0o755)
+    programs.listener("--exec", str(program), environ={"PYTHON": sys.executable})
+    task_id = programs.client.get_queue("work").enqueue("a.mov")
+    done = outcome(programs.client, task_id)
+    assert done.result == str([task_id, 1, "work", "a.mov"]), done.error
+    assert str(gauge.read(done.files.partition(":")[2])) == "3/4 rounds"
+
+
+def test_a_program_with_the_files_of_another_task_knows_of_its_own_what_the_environment_says(tmp_path):
+    tell = "from blueque import current_task as task; print(task().id, task().attempt, task().queue, task().parameters)"
+    environ = {"BLUEQUE_TASK_ID": "t1", "BLUEQUE_TASK_DIR": str(tmp_path), "BLUEQUE_QUEUE": "work", "BLUEQUE_ATTEMPT": "7"}
+    said = subprocess.check_output(
+        [sys.executable, "-c", tell], text=True, env=clean_environment() | environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert said == "t1 7 work None\n"
+
+
+@pytest.mark.parametrize(("its", "said"), [({}, "1"), ({"PYTHONUNBUFFERED": "x"}, "x"), ({"PYTHONUNBUFFERED": ""}, "")])
+def test_python_programs_print_line_by_line_unless_the_user_has_decided_about_that(programs, its, said):
+    programs.listener("--exec", "sh", environ=its)
+    task_id = programs.client.get_queue("work").enqueue('echo "<$PYTHONUNBUFFERED>"')
+    assert outcome(programs.client, task_id).result == f"<{said}>"

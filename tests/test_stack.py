@@ -1,0 +1,151 @@
+"""blueque stack: where a running Python task is just now."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from running import Programs, outcome, until
+from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
+
+from blueque import stack as stacks
+from blueque.attempt import Attempt
+
+WORK = """
+    import threading, time
+    from pathlib import Path
+
+    def run(task):
+        threading.Thread(target=beside, daemon=True).start()
+        wait_for_go()
+        return "as if nothing had been"
+
+    def beside():
+        time.sleep(1000)
+
+    def wait_for_go():
+        print("in the middle", flush=True)
+        while not Path("go").exists():
+            time.sleep(0.005)
+
+    def hold_the_lock(task):
+        print("in the middle", flush=True)
+        (r"(a+)+$" and __import__("re")).match(r"(a+)+$", "a" * 26 + "b")
+        return "through"
+"""
+
+
+@pytest.fixture
+def work(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("work")
+
+
+def begun(client, task_id):
+    until(lambda: [line.text for line in client.get_log(task_id)[0]] == ["in the middle"], what="it is in the middle")
+
+
+def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(work, queue, client, run):  # noqa: F811
+    work.listener("work:run")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+
+    for _ in range(2):
+        result = run("stack", task_id[:8])
+
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "in wait_for_go" in result.stdout and "in beside" in result.stdout
+        assert result.stdout.count("hread 0x") == 2
+    (work.directory / "go").touch()
+    assert outcome(client, task_id).result == "as if nothing had been"
+    assert len([line for line in client.get_log(task_id)[0] if line.text.startswith("blueque: stack ")]) == 2
+    late = run("stack", task_id)
+    assert late.returncode == 5 and "does not run: it is complete" in late.stderr
+
+
+def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):  # noqa: F811
+    work.listener("work:hold_the_lock")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+
+    result = run("stack", task_id)
+
+    assert "in hold_the_lock" in result.stdout
+
+
+def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client, run):  # noqa: F811
+    work.write("echo in the middle; while [ ! -e go ]; do sleep 0.01; done; echo through", "wait.sh")
+    work.listener("--exec", "sh", "wait.sh")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+
+    result = run("stack", task_id)
+    (work.directory / "go").touch()
+
+    assert (result.returncode, result.stdout) == (5, "")
+    assert "none: this is no Python handler" in result.stderr
+    assert outcome(client, task_id).result == "through"
+    assert [line.text for line in client.get_log(task_id)[0]] == ["in the middle", "through"]
+
+
+def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
+    from click.testing import CliRunner
+
+    from blueque.cli import stack
+    from blueque.cli.failure import Failure
+    from blueque.cli.options import Invocation
+
+    monkeypatch.setattr(stack, "PATIENCE", 0.3)
+    task_id = queue.enqueue("in")
+    cli.hset(f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"})
+
+    client = cli.connection_pool.connection_kwargs
+    obj = Invocation(url=f"redis://{client['host']}:{client['port']}/0")
+    result = CliRunner().invoke(stack.stack, [task_id], obj=obj, standalone_mode=False)
+
+    assert isinstance(result.exception, Failure) and result.exception.exit_code == 124
+    assert "has not answered within" in str(result.exception.message)
+
+
+def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(monkeypatch, queue, cli, url):
+    from click.testing import CliRunner
+
+    from blueque.cli import stack
+    from blueque.cli.options import Invocation
+
+    task_id = queue.enqueue("in")
+    cli.hset(f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"})
+    monkeypatch.setattr(stack, "_answer", lambda client, place, mark: [f"blueque: stack {mark}"])
+
+    result = CliRunner().invoke(stack.stack, [task_id], obj=Invocation(url=url), standalone_mode=False)
+
+    assert result.exception.exit_code == 124 and "has shown nothing" in result.exception.message
+
+
+def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_stays_as_it_is(tmp_path):
+    attempt, (ready, said) = Attempt(str(tmp_path), ""), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        stacks.register(attempt)
+        os.closerange(said + 1, 1024)
+        os.dup2(os.open(tmp_path / "precious", os.O_RDWR | os.O_CREAT), stacks.DESCRIPTOR)
+        os.write(said, b".")
+        signal.pause()
+    try:
+        os.read(ready, 1)
+        pidfd = os.pidfd_open(pid)
+        assert stacks.show(attempt, pid, pidfd, "mark") == stacks.CLOSED
+        os.close(pidfd)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ready)
+        os.close(said)
+    assert [(tmp_path / name).read_bytes() for name in ("precious", "stderr")] == [b"", b""]

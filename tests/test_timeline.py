@@ -1,0 +1,156 @@
+"""The timeline: what ran when, from the events of queues, as data and as a picture in the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from test_cli_actions import environ, run  # noqa: F401  # fixtures
+
+from blueque import protocol
+from blueque.cli.timeline import _BY, _narrowed, draw
+from blueque.history import Event
+from blueque.timeline import Run, Timeline, over
+
+Q = "render"
+HOUR = 3600.0
+
+
+def event(what, at, task="t1", attempt=1, by="gpu-1_7", **facts):
+    return Event(task, what, at, attempt, by, facts, Q, "1-1")
+
+
+def test_a_run_is_from_its_start_to_its_end():
+    events = [event("reserved", 9.0), event("started", 10.0), event("complete", 30.0, took=20.0)]
+
+    assert over(events, 0.0) == [Run("t1", 1, Q, "gpu-1_7", 10.0, 30.0, "complete")]
+
+
+def test_each_attempt_is_a_run_of_its_own():
+    events = [
+        event("started", 10.0), event("retried", 20.0, took=10.0), event("started", 30.0, attempt=2, by="gpu-2_9"),
+        event("failed", 50.0, attempt=2, by="gpu-2_9", took=20.0),
+    ]
+
+    assert [(one.attempt, one.node, one.began, one.ended, one.outcome) for one in over(events, 0.0)] == [
+        (1, "gpu-1_7", 10.0, 20.0, "failed"), (2, "gpu-2_9", 30.0, 50.0, "failed"),
+    ]
+
+
+def test_one_that_began_before_what_is_known_began_when_its_end_says():
+    assert over([event("complete", 500.0, took=450.0)], 100.0)[0].began == 50.0
+    assert over([event("lost", 500.0)], 100.0)[0].began == 100.0
+    assert over([event("failed", 500.0, error_type="lost", began="50.5")], 100.0)[0].began == 50.5
+
+
+@pytest.mark.parametrize("what", ["lost", "failed"])
+def test_one_that_was_lost_is_said_to_be_lost_whether_it_runs_again_or_not(what):
+    events = [event("started", 10.0), event(what, 30.0, error_type="lost", began="10.0")]
+
+    assert [run_.outcome for run_ in over(events, 0.0)] == ["lost"]
+
+
+def test_an_adopted_run_is_that_of_who_saw_its_end():
+    events = [event("started", 10.0), event("adopted", 20.0, by="gpu-1_8"), event("complete", 30.0, by="gpu-1_8")]
+
+    assert over(events, 0.0) == [Run("t1", 1, Q, "gpu-1_8", 10.0, 30.0, "complete")]
+
+
+@pytest.mark.parametrize("what", ["failed", "cancelled", "recovered"])
+def test_what_never_started_is_no_run(what):
+    assert over([event("reserved", 9.0), event(what, 10.0)], 0.0) == []
+
+
+def test_the_picture_says_when_where_and_how_it_ended():
+    runs = [
+        Run("aaaaaaaa-1", 1, Q, "gpu-1_7", 0.0, 4 * HOUR, "complete"),
+        Run("bbbbbbbb-1", 1, Q, "gpu-1_8", HOUR, 3 * HOUR, "failed"),
+        Run("cccccccc-1", 1, Q, "gpu-1_7", 5 * HOUR, None, None), Run("d", 1, Q, "gpu-2_7", 6 * HOUR, 7 * HOUR, "lost"),
+        *[Run(f"e{n}", 1, "ingest", "io_1", 10 * HOUR + n, 10 * HOUR + n + 1, "complete") for n in range(3)],
+    ]
+
+    lines = list(draw(Timeline(0.0, 12 * HOUR, runs, []), _BY["node"], 78, is_utc=True))
+
+    assert lines == [
+        "      00:00       02:00       04:00       06:00       08:00       10:00    now",
+        "gpu-1 ==aaaaaaaa===============     >>cccccccc>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>",
+        "            ==bbbbbbbb==x",
+        "gpu-2                                     ==d===?",
+        "io                                                                :",
+        "= complete  > runs  x failed  ? lost  : several short ones  7 runs",
+    ]
+    assert max(map(len, lines)) <= 78
+
+
+def test_by_queue_each_queue_has_its_rows():
+    runs = [Run("a", 1, "render", "gpu-1_7", 0.0, 10.0, "complete"), Run("b", 1, "ingest", "gpu-1_7", 0.0, 10.0, "failed")]
+
+    lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["queue"], 60, is_utc=True))
+
+    assert [line.split()[0] for line in lines[1:3]] == ["ingest", "render"]
+
+
+def test_what_does_not_fit_is_counted():
+    runs = [Run(f"t{n}", 1, Q, f"gpu-1_{n}", 0.0, 90.0, "complete") for n in range(12)]
+
+    lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 60, is_utc=True))
+
+    assert "(4 runs more at the same time)" in lines[-2]
+    assert len(lines) == 1 + 8 + 1 + 1
+
+
+@pytest.mark.parametrize("wide", [40, 80, 200])
+def test_names_and_picture_stay_within_the_terminal(wide):
+    runs = [Run("ä" * 9, 1, Q, "a-very-long-name-of-a-node.of.some.cluster.example.com_7", 0.0, 90.0, "complete")]
+
+    assert max(map(len, draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))) <= max(wide, 70)
+
+
+@pytest.fixture
+def worked(redis, cli):
+    """One task that is complete and one that runs, now."""
+    now = float(cli.time()[0])
+    protocol.register(redis, Q, "gpu-1_7", "i1", {}, now)
+    for task in ("done", "runs"):
+        protocol.enqueue(redis, Q, task, "in", None, now - 900)
+        protocol.pop(redis, Q, "gpu-1_7", "i1")
+        protocol.reserve(redis, Q, task, task, "gpu-1_7", "i1", now - 600)
+        protocol.start(redis, Q, task, task, "gpu-1_7", 7, now - 600)
+    protocol.complete(redis, Q, "done", "done", "gpu-1_7", "r", None, now - 300)
+    return now
+
+
+def test_blueque_timeline_draws_and_lists(run, worked):  # noqa: F811
+    drawn = run("timeline", "--last", "15m")
+    table = list(csv.DictReader(io.StringIO(run("timeline", "--csv").stdout)))
+    found = json.loads(run("timeline", "--json").stdout)
+
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "==done=" in drawn.stdout
+    assert ">>runs>" in drawn.stdout
+    assert [(row["task"], row["ended"] != "", row["outcome"]) for row in table] == [
+        ("done", True, "complete"), ("runs", False, ""),
+    ]
+    assert (found["kind"], [item["outcome"] for item in found["items"]]) == ("timeline", ["complete", None])
+    assert found["items"][0]["began_seconds"] == worked - 600
+
+
+def test_what_is_drawn_begins_with_the_first_run_that_is_known_and_is_a_minute_at_least():
+    def since(began, last=43200.0, until=100_000.0):
+        runs = [Run("t", 1, Q, "gpu-1_7", began, None, None)]
+        return _narrowed(Timeline(until - last, until, runs, []))[0]
+
+    assert since(90_000.0) == 90_000.0
+    assert since(99_990.0) == 99_940.0
+    assert since(50_000.0) == 56_800.0
+    assert since(99_990.0, last=30.0) == 99_970.0
+
+
+def test_blueque_timeline_of_nothing_says_so(run):  # noqa: F811
+    done = run("timeline")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing ran in the last 12 h" in done.stderr
+    assert run("timeline", "--last", "0").returncode == 2

@@ -1,0 +1,163 @@
+"""blueque top and status --watch on a terminal of their own: drawn again and again, left as it was."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+from running import until
+from test_cli import NODE, PROGRAM, enqueue, start, unused_url
+from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
+
+from blueque import protocol
+
+LEAVES = b"\x1b[?1049l"
+
+
+class Seen:
+    """A program on a terminal, and what it has drawn so far."""
+
+    def __init__(self, environ, *arguments):  # noqa: F811
+        self.ours, theirs = pty.openpty()
+        self.theirs = os.dup(theirs)
+        self.resize(24, 80)
+        self.before = termios.tcgetattr(theirs)
+        environ = {name: value for name, value in environ.items() if name != "COLUMNS"}
+        self.program = subprocess.Popen(
+            [*PROGRAM, *arguments], env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self.drawn = b""
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def shows(self, *words):
+        """Wait until the newest screen has all these words, and return it."""
+        def look():
+            while select.select([self.ours], [], [], 0)[0]:
+                self.drawn += os.read(self.ours, 65536)
+            *_, newest = self.drawn.split(b"\x1b[H")
+            return newest.decode() if all(word.encode() in newest for word in words) else None
+
+        return until(look, what=f"{words} on the screen")
+
+    def leave(self, key):
+        os.write(self.ours, key)
+        code = self.program.wait(15)
+        self.shows("\x1b[?1049l")
+        after = termios.tcgetattr(self.theirs)
+        assert after == self.before
+        return code
+
+    def close(self):
+        self.program.kill()
+        self.program.wait()
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def on_screen(environ):  # noqa: F811
+    opened = []
+
+    def on_screen(*arguments):
+        opened.append(Seen(environ, *arguments))
+        return opened[-1]
+
+    yield on_screen
+    for seen in opened:
+        seen.close()
+
+
+@pytest.fixture
+def running(redis):
+    """A task that runs, an hour old, and one that waits."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    enqueue(redis, "runs-1")
+    start(redis, "runs-1")
+    redis.read(("HSET", "blueque_task_runs-1", "started", time.time() - 3600))
+    enqueue(redis, "waits-1", queue="audio")
+
+
+def progress(redis, text):
+    redis.read(("HSET", "blueque_task_runs-1", "progress", text, "progress_at", time.time()))
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_it_shows_what_runs_and_leaves_the_terminal_as_it_was(on_screen, redis, running, key):
+    progress(redis, "450/900 frames")
+    seen = on_screen("top", "--every", "0.2")
+
+    seen.shows("1 task running", "audio", "video", "runs-1", "50 %", "450/900 frames", "~1 h")
+    progress(redis, "45/50 parts")
+    seen.shows("90 %", "45/50 parts")
+    code = seen.leave(key)
+
+    assert code == 0
+    assert seen.drawn.count(b"\x1b[?1049h") == seen.drawn.count(LEAVES) == 1
+
+
+def test_it_follows_the_size_of_the_terminal(on_screen, redis, running):
+    for n in range(40):
+        enqueue(redis, f"more-{n}", queue=f"q{n:02}")
+    seen = on_screen("top", "--every", "60")
+    assert len(seen.shows("runs-1", "more: blueque status --all").splitlines()) <= 24
+
+    seen.resize(50, 120)
+
+    seen.shows("q12", "runs-1")
+    assert seen.leave(b"q") == 0
+
+
+def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):  # noqa: F811
+    environ["BLUEQUE_REDIS_URL"] = own_server.url
+    seen = on_screen("top", "--every", "0.2")
+    seen.shows("Nothing runs.")
+
+    own_server.kill()
+    seen.shows("this was before:", "Nothing runs.")
+    own_server.start()
+
+    seen.shows("q leaves")
+    assert seen.leave(b"q") == 0
+
+
+def test_status_is_watched_on_the_whole_screen(on_screen, redis, running):
+    seen = on_screen("status", "--watch", "0.2")
+
+    seen.shows("LISTENERS", "runs-1")
+    progress(redis, "12/100 frames")
+    seen.shows("12 %")
+
+    assert seen.leave(b"q") == 0
+
+
+def test_without_a_terminal_top_names_what_to_use_and_status_is_printed_again(run, begin, redis, running):  # noqa: F811
+    result = run("top")
+    watching = begin("status", "--watch", "0.2")
+    heads = [line for line in (watching.stdout.readline() for _ in range(40)) if line.startswith("blueque ")]
+    watching.send_signal(signal.SIGINT)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "needs a terminal" in result.stderr and "status --json" in result.stderr
+    assert len(heads) >= 2
+    assert watching.wait(15) == 130
+    assert run("status", "--watch", "1", "--check").returncode == 2
+
+
+def test_without_a_redis_at_first_it_is_an_error_on_an_untouched_terminal(on_screen, environ):  # noqa: F811
+    environ["BLUEQUE_REDIS_URL"] = unused_url()
+    seen = on_screen("top")
+
+    assert seen.program.wait(15) == 69
+    assert b"\x1b[?1049h" not in seen.shows("no Redis at").encode()

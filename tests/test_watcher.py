@@ -1,0 +1,340 @@
+"""Waiting for tasks to end: Client.wait, Client.as_ended, Task.wait, and what sees it, blueque.watcher."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import fakeredis
+import pytest
+import redis as redis_py
+from faults import Fault
+from running import until
+
+from blueque import Client, InvalidInput, InvalidType, NoSuchTask, RedisAway, RedisRefused, Task, WaitTimedOut, watcher
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+@pytest.fixture
+def aside():
+    """Call something in another thread; its future is returned."""
+    with ThreadPoolExecutor(4) as threads:
+        yield threads.submit
+
+
+def end(cli, *ids, status="complete", **fields):
+    """End tasks as any program may, a listener of 1.0.0 as well: by their hash."""
+    with cli.pipeline(transaction=False) as pipeline:
+        for task_id in ids:
+            pipeline.hset(f"blueque_task_{task_id}", mapping={"status": status, **fields})
+        pipeline.execute()
+
+
+def calls(cli, command):
+    return cli.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+def reads(cli, count, command="hget"):
+    """Wait until Redis has been read so often since its statistics were reset."""
+    until(lambda: calls(cli, command) >= count, what=f"{count} of {command}")
+
+
+@pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
+def test_a_task_is_waited_for_until_it_has_ended(client, queue, cli, aside, status):
+    task_id = queue.enqueue("in")
+    cli.config_resetstat()
+    waited = aside(client.wait, task_id, 10)
+    reads(cli, 1)
+
+    end(cli, task_id, status=status, result="out")
+
+    task = waited.result(5)
+    assert (task.id, task.status, task.result, task.queue) == (task_id, status, "out", "video")
+
+
+def test_what_has_ended_is_not_waited_for(client, queue):
+    task_id = queue.enqueue("in")
+    queue.cancel(task_id)
+
+    assert client.wait(task_id, timeout=0).status == "cancelled"
+
+
+def test_redis_is_asked_only_for_the_status_and_only_when_the_task_has_changed(client, queue, cli, aside):
+    task_id, idle = queue.enqueue("in"), queue.enqueue("in")
+    cli.config_resetstat()
+    waited = aside(client.wait, [task_id, idle], 10)
+    reads(cli, 2)
+
+    for n in range(3):                                 # as progress is told
+        cli.hset(f"blueque_task_{task_id}", "progress", n)
+        reads(cli, 3 + n)
+    end(cli, task_id, idle)
+    waited.result(5)
+
+    assert (calls(cli, "hget"), calls(cli, "hgetall"), calls(cli, "ping")) == (7, 2, 0)
+
+
+def test_several_tasks_come_in_the_order_in_which_they_were_named(client, queue, cli):
+    one, two, three = (queue.enqueue(n) for n in range(3))
+    end(cli, one, two, three)
+
+    assert [task.id for task in client.wait([three, one, three, two])] == [three, one, three, two]
+    assert client.wait([]) == []
+    assert client.wait([one], at_least=0) == []
+
+
+def test_some_of_several_are_enough_if_so_many_are_wanted(client, queue, cli):
+    ids = [queue.enqueue(n) for n in range(5)]
+    end(cli, ids[3], ids[1])
+
+    assert [task.id for task in client.wait(ids, at_least=2)] == [ids[1], ids[3]]
+    assert len(client.wait(ids[1:4], at_least=1)) == 1
+
+
+def test_each_is_yielded_as_it_ends(client, queue, cli):
+    ids = [queue.enqueue(n) for n in range(3)]
+    seen = []
+
+    end(cli, ids[1])
+    for task in client.as_ended(ids, timeout=5):
+        seen.append(task.id)
+        end(cli, ids[2] if len(seen) == 1 else ids[0])
+
+    assert seen == [ids[1], ids[2], ids[0]]
+
+
+def test_a_task_remembers_its_client_and_stays_a_snapshot(client, queue, cli, aside):
+    task = client.get_task(queue.enqueue("in"))
+    cli.config_resetstat()
+    waited = aside(task.wait, 5)
+    reads(cli, 1)
+
+    end(cli, task.id)
+
+    assert waited.result(5).wait(timeout=0).status == "complete"
+    assert task.status == "pending"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])
+def test_a_copy_of_a_task_is_without_its_client(client, queue, copied):
+    task = copied(client.get_task(queue.enqueue("in")))
+
+    assert task.parameters == "in"
+    with pytest.raises(InvalidInput, match="does not know its client"):
+        task.wait()
+    with pytest.raises(InvalidInput):
+        Task("made by hand", {}).wait()
+
+
+def test_a_task_that_is_not_there_is_an_error(client, queue):
+    with pytest.raises(NoSuchTask, match="task nobody does not exist") as raised:
+        client.wait([queue.enqueue("in"), "nobody"], timeout=5)
+
+    assert (raised.value.task_id, raised.value.status) == ("nobody", None)
+
+
+def test_a_task_that_is_deleted_meanwhile_is_an_error(client, queue, cli, aside):
+    task_id = queue.enqueue("in")
+    cli.config_resetstat()
+    waited = aside(client.wait, task_id, 5)
+    reads(cli, 1)
+
+    cli.delete(f"blueque_task_{task_id}")
+
+    with pytest.raises(NoSuchTask, match="was deleted while it was waited for; before, it was pending"):
+        waited.result(5)
+
+
+def test_everything_being_deleted_is_noticed(client, queue, cli, aside):
+    task_id = queue.enqueue("in")
+    cli.config_resetstat()
+    waited = aside(client.wait, task_id, 5)
+    reads(cli, 1)
+
+    cli.flushall()
+
+    with pytest.raises(NoSuchTask):
+        waited.result(5)
+
+
+def test_a_task_that_a_listener_has_may_come_back_when_redis_has_lost_it(client, queue, cli, aside):
+    task_id = queue.enqueue("in")
+    cli.hset(f"blueque_task_{task_id}", "status", "started")
+    cli.config_resetstat()
+    waited = aside(client.wait, task_id, 10)
+    reads(cli, 1)
+
+    cli.flushall()
+    reads(cli, 2)
+    end(cli, task_id, result="out")
+
+    assert waited.result(5).result == "out"
+
+
+def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(monkeypatch, client, queue, cli, aside):
+    monkeypatch.setattr(watcher, "COMES_BACK", 0.05)
+    monkeypatch.setattr(watcher, "PACE", 0.02)
+    task_id = queue.enqueue("in")
+    cli.hset(f"blueque_task_{task_id}", "status", "started")
+    cli.config_resetstat()
+    waited = aside(client.wait, task_id, 10)
+    reads(cli, 1)
+
+    cli.flushall()
+
+    with pytest.raises(NoSuchTask, match="before, it was started"):
+        waited.result(5)
+
+
+def test_a_wait_ends_after_its_time_and_says_what_has_not_ended(client, queue, cli):
+    one, two, three = (queue.enqueue(n) for n in range(3))
+    end(cli, three)
+
+    began = time.monotonic()
+    with pytest.raises(WaitTimedOut, match=rf"task {one} has not ended within 0\.1 s; it is pending") as raised:
+        client.wait(one, timeout=0.1)
+    assert 0.1 <= time.monotonic() - began < 2
+    assert isinstance(raised.value, TimeoutError)
+    with pytest.raises(WaitTimedOut, match="2 tasks have not ended within 0 s") as raised:
+        client.wait([one, two, three], timeout=0)
+    assert raised.value.statuses == {one: "pending", two: "pending"}
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_time_that_makes_no_sense_is_refused(client, timeout):
+    with pytest.raises(InvalidInput, match="timeout"):
+        client.wait("id", timeout)
+
+
+def test_what_is_no_id_is_refused(client):
+    with pytest.raises(InvalidType):
+        client.wait([7])
+
+
+def test_ten_thousand_at_once_take_few_round_trips(url, client, cli, proxy, aside):
+    ids = [task_id for some in client.get_queue("many").enqueue_iter(range(10_000)) for task_id in some]
+    through = Client(proxy.url)
+    cli.config_resetstat()
+    waited = aside(through.wait, ids, 10)
+    reads(cli, 10_000)
+    assert proxy.writes < 30                           # a thousand at a time, of which the proxy makes two
+
+    end(cli, *ids)
+
+    assert [task.id for task in waited.result(30)] == ids
+    assert calls(cli, "hget") == 20_000
+    assert proxy.writes < 30 + 100 + 300               # their hashes; and the more, the slower they end
+
+
+@pytest.fixture
+def limited(server, cli):
+    """A client whose user may not track."""
+    cli.acl_setuser("limited", enabled=True, nopass=True, keys="*", categories=["+@all"], commands=["-client"])
+    yield Client(f"redis://limited:any@localhost:{server.port}", patience=0)
+    cli.acl_deluser("limited")
+
+
+@pytest.fixture
+def ready(url):
+    with redis_py.Redis.from_url(url) as made:
+        yield Client(redis=made, patience=0)
+
+
+@pytest.mark.parametrize("kind", ["limited", "ready"])
+def test_where_there_is_no_tracking_it_looks_again_and_again(request, monkeypatch, queue, cli, aside, kind):
+    polling = request.getfixturevalue(kind)
+    monkeypatch.setattr(watcher, "PACE", 0.01)
+    task_id = queue.enqueue("in")
+    cli.config_resetstat()
+    waited = aside(polling.wait, task_id, 10)
+    reads(cli, 3)
+
+    end(cli, task_id, result="out")
+
+    assert waited.result(5).result == "out"
+
+
+def test_a_task_in_memory_is_waited_for(monkeypatch):
+    monkeypatch.setattr(watcher, "PACE", 0.01)
+    client = Client(redis=fakeredis.FakeRedis(), patience=0)
+    queue = client.get_queue("video")
+    task_id = queue.enqueue("in")
+    threading.Timer(0.05, queue.cancel, [task_id]).start()
+
+    assert client.wait(task_id, timeout=5).status == "cancelled"
+
+
+def test_it_goes_on_when_redis_has_been_away(own_server, aside, caplog):
+    client = Client(own_server.url, patience=0)
+    task_id = client.get_queue("video").enqueue("in")
+    with redis_py.Redis.from_url(own_server.url) as cli:
+        cli.config_resetstat()
+        waited = aside(client.wait, task_id, 10)
+        reads(cli, 1)
+
+        own_server.kill()
+        until(lambda: "waiting" in caplog.text, what="it says so")
+        own_server.start()
+        end(cli, task_id)
+
+        assert waited.result(10).status == "complete"
+    assert "Redis answers again" in caplog.text
+
+
+def test_without_redis_it_ends_at_its_time(own_server, aside):
+    client = Client(own_server.url, patience=0)
+    task_id = client.get_queue("video").enqueue("in")
+    with redis_py.Redis.from_url(own_server.url) as cli:
+        cli.config_resetstat()
+        waited = aside(client.wait, task_id, 0.5)
+        reads(cli, 1)
+    own_server.kill()
+
+    with pytest.raises(WaitTimedOut, match="it is pending"):
+        waited.result(5)
+
+
+def test_a_redis_that_is_not_there_at_first_is_an_error(proxy):
+    proxy.stop_listening()
+
+    with pytest.raises(RedisAway):
+        Client(proxy.url, patience=0).wait("id")
+
+
+def test_a_key_that_is_no_task_is_an_error(client, cli):
+    cli.set("blueque_task_odd", "text")
+
+    with pytest.raises(RedisRefused):
+        client.wait("odd")
+
+
+def test_a_connection_that_is_cut_off_without_a_word_is_noticed(monkeypatch, queue, cli, proxy, aside):
+    monkeypatch.setattr(watcher, "PROOF", 0.05)
+    task_id = queue.enqueue("in")
+    client = Client(proxy.url, patience=0)
+    cli.config_resetstat()
+    proxy.arm(Fault.CUT_BEFORE, having=b"PING")
+    waited = aside(client.wait, task_id, 10)
+    reads(cli, 2)                                      # once more, over another connection
+
+    end(cli, task_id)
+
+    assert waited.result(5).status == "complete"
+
+
+def test_what_is_put_in_line_again_before_it_was_read_is_waited_for_again(client, queue, cli):
+    task_id = queue.enqueue("in")
+    seen = watcher.Watcher(client._connect, [task_id])
+    assert list(seen.look()) == []
+
+    assert list(seen._load(client._redis.connection(), [task_id])) == []
+    end(cli, task_id)
+    until(lambda: [task.id for task in seen.look()] == [task_id], what="its end")
+    seen.close()
