@@ -16,7 +16,7 @@ from explore import explore
 from running import Programs, until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 
-from blueque import FeedTaken, feed_owner, feeding, keys, protocol
+from blueque import FeedTaken, feed_chunks, feed_owner, feeding, keys, protocol
 from blueque.address import Address
 from blueque.backlog import Backlog
 from blueque.backlog_rows import Shape
@@ -119,6 +119,9 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
         node_id=lambda: "host_1", identity=lambda pid: {}, shares_pids=lambda record: True,
         is_alive=lambda pid, record: False,
     ))
+    still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)    # else a slow machine has it look at the lines again
+    for module in (feeding, feed_owner, feed_chunks):
+        monkeypatch.setattr(module, "time", still)
     log = logging.getLogger("blueque")
     monkeypatch.setattr(log, "disabled", True)
     ground = Ground(url, str(path))
