@@ -22,6 +22,10 @@ def log_head(task_id: str) -> str:                     # stream that expires: th
     return f"blueque_head_{task_id}"
 
 
+def packing(task_id: str) -> str:                      # stream: the copy of either, within one transaction
+    return f"blueque_packing_{task_id}"
+
+
 def history(task_id: str) -> str:                      # list: the first of its events, as JSON, oldest first
     return f"blueque_history_{task_id}"
 

@@ -87,13 +87,13 @@ class Processor:
         """
         return protocol.decline_stack(self._redis, self._queue, self._task.id, self._token, self._node, mark, reason)
 
-    def log(self, lines: Sequence[Line]) -> None:
-        """Add lines that the attempt has printed to the log of its task.
+    def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
+        """Add lines that the attempt has printed to the log of its task. is_over: no more will come.
 
         Raises NotOwner. Source: docs/protocol.md, "log".
         """
         attempt = self._task.attempt or 0
-        protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines)
+        protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines, is_over)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
         """Record where the next attempt is to go on; parts: value, files and files_left, those that have changed.

@@ -73,7 +73,7 @@ class Publisher:
         """Return whether Redis has it all."""
         is_told = True
         actions: list[Callable[[], None]] = [
-            lambda: self._look(is_over), lambda: self._tell_lines(task), lambda: self._tell_progress(task)
+            lambda: self._look(is_over), lambda: self._tell_lines(task, is_over), lambda: self._tell_progress(task)
         ]
         if not is_over:
             actions.append(lambda: self._checkpoint.step(self._client, task))
@@ -99,13 +99,16 @@ class Publisher:
         self._tail.look(time.time(), is_over)
         self._bar = progress_of(self._tail.bar()) or self._bar     # which stays when a line has come to its end
 
-    def _tell_lines(self, task: Task) -> None:
-        lines = self._tail.news() if self._tail is not None else []
+    def _tell_lines(self, task: Task, is_over: bool) -> None:
+        if self._tail is None:
+            return
+        lines = self._tail.news()
         for first in range(0, len(lines), AT_ONCE):
             some = lines[first : first + AT_ONCE]
-            self._client.get_processor(task).log(some)
-            assert self._tail is not None
+            self._client.get_processor(task).log(some, is_over and some[-1] is lines[-1])
             self._tail.done(some[-1].number)
+        if is_over and not lines and self._tail.has_read:
+            self._client.get_processor(task).log([], is_over=True)
 
     def _tell_progress(self, task: Task) -> None:
         progress = self._progress or self._bar

@@ -63,6 +63,11 @@ class Tail:
         """Whether there are lines that are not `done`."""
         return bool(self._first or self._last)
 
+    @property
+    def has_read(self) -> bool:
+        """Whether the attempt has printed any line."""
+        return self._number > 0
+
     def look(self, now: float, is_over: bool = False) -> None:
         """Read what is new.
 

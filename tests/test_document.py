@@ -825,9 +825,9 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
 
-def log(*numbers: int, attempt: int = 1, is_head: bool = False) -> Given:
+def log(*numbers: int, attempt: int = 1, is_head: bool = False, is_over: bool = False) -> Given:
     lines = [Line(number, 9.25, "stdout", LOG["TEXT"][number - 1], is_head) for number in numbers]
-    return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines)
+    return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines, is_over)
 
 
 def checkpoint(**parts: str | None) -> Given:
@@ -1025,6 +1025,7 @@ IN_A_LINE, WITH_TIMES, NO_STREAM = "any is put in line", "there are [TIMES]", "i
 LIST_THERE, IS_KEYED, ANY_MADE = "the list is there", "it is keyed", "any is made"
 
 ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
+OVER = "the attempt is over"
 NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there is a [NEW]"
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
 
@@ -1325,6 +1326,11 @@ SAMPLES = [
            [ANOTHER_ATTEMPT]),
     Sample("log", "the first is there", given(registered(), started("t1"), log(1)), log(1, 2),
            {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}),
+    Sample("log", "the last", given(registered(), started("t1"), log(1, is_head=True)), log(2, is_over=True),
+           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}, [OVER]),
+    Sample("log", "no more", given(registered(), started("t1"), log(1, is_head=True)), log(is_over=True),
+           {**LOG, "NUMBER": [], "TEXT": []}, [OVER]),
+    Sample("log", "of nothing", given(registered(), started("t1")), log(is_over=True), LOG, until="MULTI"),
     Sample("log", "all are there", given(registered(), started("t1"), log(2)), log(1, 2), LOG, until="MULTI"),
     Sample("log", "not started", given(registered(), reserved("t1")), log(1), LOG, until="MULTI", refuses=NotOwner),
     Sample("checkpoint", "as usual", given(registered(), started("t1")), checkpoint(value="7", files="eJw="), CHECKPOINT),

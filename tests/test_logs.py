@@ -160,6 +160,25 @@ def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_
     assert not cli.exists(keys.log(silent), keys.log_head(silent))
 
 
+def test_once_an_attempt_is_over_its_log_takes_no_more_memory_than_its_lines(work, queue, cli):
+    work.listener("work:run")
+    short, long = queue.enqueue("one, two"), queue.enqueue("one, go")
+
+    def memory(task):
+        return [cli.memory_usage(key) for key in (keys.log(task), keys.log_head(task))]
+
+    shown(work.client, long, 1)
+    before = memory(long)
+    go(work)
+    outcome(work.client, long)
+    assert shown(work.client, long) == ["one"]         # all was told before the end
+    assert all(now < 1200 < 4096 < then for now, then in zip(memory(long), before, strict=True))
+    assert shown(work.client, outcome(work.client, short).id) == ["one", "two"]
+    assert all(now < 1200 for now in memory(short))
+    assert cli.ttl(keys.log(long)) > 86400 and cli.ttl(keys.log_head(long)) > 86400
+    assert not cli.keys("*packing*")
+
+
 def test_of_a_flood_redis_has_the_first_and_the_last_lines(work, queue, cli):
     work.listener("work:run")
     task = queue.enqueue("flood")

@@ -15,11 +15,19 @@ KEPT = 30 * 86400                                      # seconds after the last 
 
 
 def log(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, attempt: int, lines: Sequence[Line]
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    attempt: int,
+    lines: Sequence[Line],
+    is_over: bool = False,
 ) -> None:
     """Add lines that the attempt has printed to the log of its task, those that are not there yet.
 
     lines: in the order of their numbers; those of the head are kept besides.
+    is_over: these are the last ones, or there are no more: give back what Redis holds ready for others.
     """
     stream, head = keys.log(task), keys.log_head(task)
 
@@ -28,12 +36,15 @@ def log(
         known = as_hash(last[0][1]) if last else {}
         is_first = known.get("attempt") != str(attempt)
         new = [line for line in lines if is_first or line.number > int(known["line"])]
-        if not new:
+        if not new and (is_first or not is_over):
             return Answer(None)
         commands: list[Command] = [("DEL", head)] if is_first else []
         commands += [("XADD", head, "*", *_entry(attempt, line)) for line in new if line.is_head]
         commands += [("XADD", stream, "MAXLEN", LINES, "*", *_entry(attempt, line)) for line in new]
-        return Change([*commands, ("EXPIRE", stream, KEPT), ("EXPIRE", head, KEPT)])
+        commands += [("EXPIRE", stream, KEPT), ("EXPIRE", head, KEPT)]
+        if is_over:
+            commands += [*_pack(task, stream), *_pack(task, head)]
+        return Change(commands)
 
     its = ownership(task)
     look = Look((*its.watch, stream), (*its.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task)
@@ -72,6 +83,12 @@ def checkpoint(
 
     # Of the same key, or an older one of ours that arrives late would replace it.
     transact(redis, "checkpoint", Look((*its.watch, key), (*its.reads, ("HMGET", key, "attempt", "created")), task), decide)
+
+
+def _pack(task: str, stream: str) -> list[Command]:
+    """Have a stream take no more memory than its entries: Redis gives it 4 KB at once, and a copy what it needs."""
+    spare = keys.packing(task)
+    return [("COPY", stream, spare), ("COPY", spare, stream, "REPLACE"), ("DEL", spare)]
 
 
 def _entry(attempt: int, line: Line) -> Command:
