@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
@@ -29,7 +29,8 @@ from blueque.listener import Listener
 from blueque.processor import Processor
 from blueque.protocol.archiving import Written
 from blueque.recovery import Recovery
-from blueque.settings import Timing
+from blueque.retention import Retention
+from blueque.settings import Keep, Timing
 from blueque.staging import Staging
 from blueque.task import Task
 from blueque.task_id import TaskId
@@ -277,6 +278,42 @@ def drain_archive(world: World) -> None:
     """Be whoever comes next, and archives."""
     archive(world, world.redis, LAST)
     drain(world)
+
+
+def prune(world: World, redis: Redis, keep: Keep) -> None:
+    """Be a listener or a scheduler that deletes the cancelled tasks which need not be kept."""
+    insist(Retention(redis, {QUEUE: {"cancelled": keep}}).delete_all)
+
+
+def purge(world: World, redis: Redis, *tasks: str) -> None:
+    """Be a person who wants nothing more of what was in line when it was looked at."""
+    insist(lambda: protocol.purge(redis, QUEUE, tasks))
+
+
+def save(world: World, redis: Redis, *values: str) -> None:
+    """Be a listener whose task, which it has started, says where it could go on, and then fails."""
+    task = world.given["task"]
+    save_and_report(world, redis, task, values, execute(world, task))
+
+
+def run_and_save(world: World, redis: Redis, node: str, *values: str) -> None:
+    """Be a listener that looks for a task twice, and runs one that says where it could go on, and then fails."""
+    listener = world.listener(redis, node)
+    for _ in range(2):
+        task = insist(listener.take)
+        if task is not None:
+            insist(lambda task=task: Processor(redis, task, MAX_BYTES).start(12))  # type: ignore[misc]
+            save_and_report(world, redis, task, values, execute(world, task))
+
+
+def save_and_report(world: World, redis: Redis, task: Task, values: Sequence[str], record: dict[str, Any]) -> None:
+    for value in values:
+        try:
+            insist(lambda value=value: Processor(redis, task, MAX_BYTES).checkpoint({"value": value}))  # type: ignore[misc]
+        except NotOwner:
+            break
+        world.ledger.notes.append(value)
+    report(world, redis, task, record)
 
 
 def promote(world: World, redis: Redis) -> None:

@@ -165,7 +165,8 @@ class Ground:
 
 
 def _reader(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""), keys.archive(""))):
+    if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""), keys.archive(""),
+                        keys.checkpoint(""))):
         return ("HGETALL", name)
     parsed = keys.parse_run(name)
     if parsed is not None and parsed[0] != "staging":

@@ -19,6 +19,7 @@ from world import QUEUE, World, join, put_in_line, start_one, take_one
 from blueque import keys, protocol
 from blueque.connection import Redis
 from blueque.run_record import load
+from blueque.settings import Keep
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"
@@ -205,12 +206,15 @@ def _stream_opened(world: World) -> None:
     world.queue().open_staging("t", stream=True)
 
 
-def _cancelled(world: World) -> None:
-    """Two tasks that were cancelled before they ran."""
-    join(world, "a_1")
-    put_in_line(world, "t-1", "t-2")
-    for task in ("t-1", "t-2"):
-        protocol.cancel(world.redis, QUEUE, task, "ann", None, time.time())
+def cancelled(*tasks: str) -> Callable[[World], None]:
+    """Some tasks that were cancelled before they ran, the first of them first."""
+    def setup(world: World) -> None:
+        join(world, "a_1")
+        put_in_line(world, *tasks)
+        for task in tasks:
+            protocol.cancel(world.redis, QUEUE, task, "ann", None, time.time())
+
+    return setup
 
 
 def _struck(world: World) -> None:
@@ -323,6 +327,33 @@ def is_archived_once(world: World, state: State) -> str | None:
     return f"{sorted(lost)} are lost" if lost else None
 
 
+def is_kept(world: World, state: State) -> str | None:
+    """The task that was put in line again is there, and has run."""
+    has_run = state.tasks.get("t-1", {}).get("status") == "complete"
+    return "a task that was put in line again is gone" if world.ledger.consents["t-1"] and not has_run else None
+
+
+def is_newest_kept(world: World, state: State) -> str | None:
+    """Of those that have ended the last one is there, and none besides if somebody has pruned to the end."""
+    there = sorted(state.tasks)
+    is_right = there == ["t-3"] if set(world.alive) & {"r", "s"} else "t-3" in there
+    return None if is_right else f"of three, of which one is to stay, {there} are there"
+
+
+def is_purged_or_run(world: World, state: State) -> str | None:
+    """A task that is gone has not run, and one that has run is there."""
+    gone = sorted({*world.ledger.starts} - {*state.tasks})
+    return f"{gone} have run, and are gone" if gone else None
+
+
+def is_last_checkpoint(world: World, state: State) -> str | None:
+    """What was recorded last is where the next attempt goes on; the first attempt says 1, and what comes after it 2."""
+    (value,) = world.redis.read(("HGET", keys.checkpoint("t-1"), "value"))
+    said = world.ledger.notes
+    is_right = said == sorted(said) and (not said or value == said[-1])
+    return None if is_right else f"the checkpoint is {value}, and recorded were {said}"
+
+
 def is_woken(world: World, state: State) -> str | None:
     """What is in line, and what it waited for is free: somebody is told of it."""
     is_waiting = any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
@@ -397,15 +428,23 @@ OURS = [
          {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
          [(1, 0), (0, 1)], faulty=["zombie"], afterwards=is_each_batch_once, drain=actors.drain_runs,
          patient=["zombie", "driver"], longer=[(2, 0), (3, 1)]),
-    ours("archive", _cancelled, {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
+    ours("archive", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
          drain=actors.drain_archive, is_thorough=True, longer=[(0, 2)]),
-    ours("archive, patiently", _cancelled, {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
+    ours("archive, patiently", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
          drain=actors.drain_archive, patient=["one"], longer=[(0, 2)]),
-    ours("two archivers", _cancelled, {"one": by(actors.archive, "one"), "two": by(actors.archive, "two")},
+    ours("two archivers", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one"), "two": by(actors.archive, "two")},
          [(2, 0), (0, 1)], afterwards=is_archived_once, drain=actors.drain_archive, patient=["one", "two"], longer=[(3, 1)]),
-    ours("archive or run again", _cancelled, {"one": by(actors.archive, "one"), "p": by(actors.requeue, "t-1")},
+    ours("archive or run again", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one"), "p": by(actors.requeue, "t-1")},
          [(2, 0), (1, 1)], afterwards=is_archived_once, drain=actors.drain_archive, faulty=["one"], patient=["one", "p"],
          longer=[(2, 1)]),
+    # Many that go at once
+    ours("prune or run again", cancelled("t-1", "t-2"), {"r": by(actors.prune, Keep(age=0.0)), "p": by(actors.requeue, "t-1")},
+         [(2, 0), (1, 1)], afterwards=is_kept, faulty=["r"], patient=["r", "p"], longer=[(3, 1)]),
+    ours("two who prune", cancelled("t-1", "t-2", "t-3"),
+         {"r": by(actors.prune, Keep(newest=1)), "s": by(actors.prune, Keep(newest=1))}, [(2, 0), (0, 1)],
+         afterwards=is_newest_kept, faulty=["r"], longer=[(3, 1)]),
+    ours("purge", _two_tasks, {"a_1": a, "p": by(actors.purge, "t-1", "t-2")}, [(2, 0), (0, 1)], afterwards=is_purged_or_run,
+         untouched=["a_1"], longer=[(3, 1)]),
     ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),
@@ -444,6 +483,14 @@ OURS = [
     again("superseded", _lost_twice, {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
           [(1, 0), (0, 1)], longer=[(3, 1)]),
     ours("deleted", lost("a_1"), {"a_1": reporting, "p": by(actors.delete, "t-1")}, [(2, 1)], longer=[(3, 2)]),
+    # Where a task goes on
+    ours("checkpoints", started("a_1"), {"a_1": by(actors.save, "1", "2")}, [(0, 1)], faults=NETWORK,
+         afterwards=is_last_checkpoint, longer=[(0, 3)]),
+    ours("checkpoint of a lost attempt", lost("a_1", "b_1"),
+         {"a_1": by(actors.save, "1"), "p": by(actors.requeue, "t-1"), "b_1": by(actors.run_and_save, "b_1", "2")},
+         [(2, 0), (0, 1)], faults=NETWORK, faulty=["a_1"], check=is_last_checkpoint, longer=[(1, 1), (3, 1)]),
+    ours("checkpoint, and deleted", lost("a_1"), {"a_1": by(actors.save, "1"), "p": by(actors.delete, "t-1")},
+         [(2, 0), (0, 1)], faulty=["a_1"], longer=[(3, 1)]),
     # Retry, release, cancel
     again("retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "s": promoter}, [(0, 1)],
           untouched=["a_1"], longer=[(1, 2)]),
@@ -531,6 +578,8 @@ OURS = [
           [(2, 0)], longer=[(3, 0)]),
     mixed("moved beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
           [(2, 0)], drain=actors.drain_all, longer=[(3, 0)]),
+    mixed("purge beside 1.0.0", one_task("a_1"), {"p": by(actors.purge, "t-1"), "old_1": old}, [(2, 0)], afterwards=is_purged_or_run,
+          longer=[(4, 1)]),
     mixed("commit beside 1.0.0", _staged, {"one": actors.commit_staged, "old_1": old}, [(3, 0)], drain=actors.drain_runs,
           longer=[(4, 1)]),
     mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], faulty=["a_1"], longer=[(4, 1)]),
