@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import socket
@@ -14,6 +13,7 @@ import time
 import unicodedata
 from datetime import UTC, datetime
 
+import forked
 import pytest
 import redis as redis_py
 from faults import Fault, FaultProxy
@@ -21,7 +21,7 @@ from faults import Fault, FaultProxy
 from blueque import Retry, __version__, errors, protocol
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
-from blueque.cli.main import _VERBS, ALIASES, main
+from blueque.cli.main import _VERBS, ALIASES
 from blueque.cli.show import clean, pieces, span, stamp, width
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
@@ -43,9 +43,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, stdin="", **more):
-        return subprocess.run(
-            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
-        )
+        return forked.run(arguments, environ | more, stdin)
 
     return run
 
@@ -55,52 +53,9 @@ def on_terminal(environ):
     """Run the program on a terminal of so many columns and return the lines that it shows."""
 
     def on_terminal(*arguments, columns=80, **more):
-        ours, theirs = pty.openpty()
-        environment = environ | {"COLUMNS": str(columns)} | more
-        program = subprocess.Popen([*PROGRAM, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        shown = b""
-        while piece := _read(ours):
-            shown += piece
-        os.close(ours)
-        program.wait(30)
-        return shown.decode().replace("\r\n", "\n").splitlines()
+        return forked.on_terminal(arguments, environ | {"COLUMNS": str(columns)} | more)
 
     return on_terminal
-
-
-@pytest.fixture
-def forked_on_terminal(environ):
-    """Do the same in a fork of the test: it has imported everything already."""
-
-    def forked_on_terminal(*arguments, columns=80):
-        pid, ours = pty.fork()
-        if pid == 0:
-            try:
-                os.environ.clear()
-                os.environ.update(environ | {"COLUMNS": str(columns)})
-                sys.argv = ["blueque", *arguments]
-                sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  # it ends with them
-                main()
-            except SystemExit:
-                sys.stdout.flush()
-            finally:
-                os._exit(0)
-        shown = b""
-        while piece := _read(ours):
-            shown += piece
-        os.close(ours)
-        os.waitpid(pid, 0)
-        return shown.decode().replace("\r\n", "\n").splitlines()
-
-    return forked_on_terminal
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:                                    # the other end is closed
-        return b""
 
 
 @pytest.fixture
@@ -849,7 +804,7 @@ def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_numbe
 
 
 @pytest.mark.parametrize(("queues", "columns"), [(0, 80), (3, 80), (40, 80), (3, 100)])
-def test_everything_fits_the_terminal(forked_on_terminal, redis, listener, queues, columns):
+def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, columns):
     for n in range(queues):
         enqueue(redis, f"{n:08}-0000-4000-8000-000000000000", f"q{n}" if n != 1 else "a long name, 漢字 " * 9)
     if queues:
@@ -864,7 +819,7 @@ def test_everything_fits_the_terminal(forked_on_terminal, redis, listener, queue
     looks += [[*verb.split(), "--help"] for verb in (*_VERBS, *SUBVERBS)]
     shows = [["show", "failed-with"], ["show", "lost-with"], ["show", "started-with"]]
     for arguments in looks + shows * bool(queues):
-        lines = forked_on_terminal(*arguments, columns=columns)
+        lines = on_terminal(*arguments, columns=columns)
         assert lines
         assert max(columns_of(line) for line in lines) <= columns, arguments
 
@@ -1134,10 +1089,10 @@ def test_help_says_what_each_verb_does(run):
 
 
 
-def test_every_verb_has_its_help(run, forked_on_terminal):
+def test_every_verb_has_its_help(run, on_terminal):
     assert run("status", "--help").stdout.startswith("Usage: blueque status ")
     for verb in (*_VERBS, *SUBVERBS, *ALIASES.values()):
-        assert forked_on_terminal(*verb.split(), "--help")[0].startswith(f"Usage: blueque {verb} ")
+        assert on_terminal(*verb.split(), "--help")[0].startswith(f"Usage: blueque {verb} ")
 
 
 @pytest.mark.parametrize("module", ["redis", "asyncio", "importlib.metadata", "ssl"])

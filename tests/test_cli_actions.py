@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 from click.testing import CliRunner
 from faults import Fault
@@ -37,9 +38,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, stdin="", **more):
-        return subprocess.run(
-            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
-        )
+        return forked.run(arguments, environ | more, stdin)
 
     return run
 

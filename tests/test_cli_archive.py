@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -32,8 +33,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, **more):
-        command = [*PROGRAM, *map(str, arguments)]
-        return subprocess.run(command, env=environ | more, capture_output=True, timeout=60, encoding="utf-8")
+        return forked.run(["archive", *map(str, arguments)], environ | more)
 
     return run
 
@@ -101,11 +101,12 @@ def test_mistakes_end_it_with_a_sentence_and_a_code(run, cli, arguments, code, w
     assert cli.exists(keys.task("task-00000"))
 
 
-def test_without_pyarrow_it_says_what_to_install(run, cli, tmp_path, shelf):
+def test_without_pyarrow_it_says_what_to_install(environ, cli, tmp_path, shelf):
     fill(cli, 1)
     (tmp_path / "pyarrow.py").write_text("raise ImportError('none here')")
 
-    result = run(QUEUE, shelf, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
+    environ = environ | {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"}
+    result = subprocess.run([*PROGRAM, QUEUE, str(shelf)], env=environ, capture_output=True, timeout=60, text=True)
 
     assert result.returncode == 78
     assert "needs pyarrow, which is not installed: pip install 'blueque[arrow]'" in result.stderr

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 from click.testing import CliRunner
 from faults import Fault
@@ -31,9 +32,7 @@ def run(environ):
     """Run the program without a terminal."""
 
     def run(*arguments, stdin="", **more):
-        return subprocess.run(
-            [*PROGRAM, *arguments], input=stdin, env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
-        )
+        return forked.run(["enqueue", "video", *arguments], environ | more, stdin)
 
     return run
 
@@ -270,10 +269,9 @@ def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
 
 def test_show_tells_the_key_and_where_a_task_waits(run, environ):
     (task,) = run("1", "--key", "a.mov", "--priority", "5", "--resource", "gpu=1").stdout.split()
-    program = [sys.executable, "-m", "blueque.cli.main", "show", task]
 
-    for_people = subprocess.run(program, env=environ, capture_output=True, text=True, timeout=30).stdout
-    item = json.loads(subprocess.run([*program, "--json"], env=environ, capture_output=True, timeout=30).stdout)["item"]
+    for_people = forked.run(["show", task], environ).stdout
+    item = json.loads(forked.run(["show", task, "--json"], environ).stdout)["item"]
 
     shown = dict(line.split(None, 1) for line in for_people.splitlines())
     assert (shown["key"], shown["priority"], shown["needs"]) == ("a.mov", "5", "gpu 1")

@@ -13,17 +13,20 @@ import struct
 import sys
 import termios
 import time
+from types import SimpleNamespace
 
+import forked
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import ECHO, Programs, until
+from running import ECHO, Program, Programs, clean_environment, until
 
 from blueque import keys
 from blueque.cli import feed as cli_feed
 from blueque.feed_progress import FeedProgress
 
 FEED = keys.feed("video", "f")
+FEED_IT = ("feed", "backlog", "video", "--name", "f")
 BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
 
 
@@ -43,20 +46,44 @@ def programs(url, tmp_path):
 def start(programs, url):
     """Start `blueque feed backlog video --name f`, or any other verb."""
 
-    def start(*words, verb=("feed", "backlog", "video", "--name", "f"), **options):
+    def start(*words, verb=FEED_IT, **options):
         return programs.start([*BLUEQUE, "--redis-url", url, *verb, *words], **options)
 
     return start
 
 
 @pytest.fixture
-def run(start):
-    def run(*words, **options):
-        program = start(*words, **options)
-        program.code = program.wait(60)
-        return program
+def run(programs, url):
+    """Run it to its end."""
+
+    def run(*words, verb=FEED_IT):
+        arguments = ["--redis-url", url, *verb, *words]
+        done = forked.run(arguments, clean_environment(), cwd=programs.directory)
+        return SimpleNamespace(
+            code=done.returncode, printed=done.stdout, log=done.stderr,
+            lines=lambda text: [line for line in done.stderr.splitlines() if text in line],
+        )
 
     return run
+
+
+@pytest.fixture
+def forked_start(programs, url):
+    """Start it in a fork of the test, in which is patched what is patched in the test."""
+    begun = []
+
+    def forked_start(*words, verb=FEED_IT):
+        paths = [programs.directory / f"forked{len(begun)}.{name}" for name in ("out", "log")]
+        with paths[0].open("ab") as printed, paths[1].open("ab") as log, open(os.devnull) as nothing:
+            files = [file.fileno() for file in (nothing, printed, log)]
+            arguments = ["--redis-url", url, *verb, *words]
+            pid = forked.start(arguments, clean_environment(), *files, cwd=programs.directory)
+        begun.append(Program(forked.Forked(pid), *paths))
+        return begun[-1]
+
+    yield forked_start
+    for program in begun:
+        program.stop(signal.SIGKILL)
 
 
 def waiting(cli):
@@ -262,9 +289,10 @@ def test_when_redis_goes_away_later_it_waits_and_says_so_once(start, own_server,
     assert len(program.lines("waiting")) == 1
 
 
-def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(start, programs, cli):
-    noisy = start("--window", "600")
-    quiet = start("--window", "600", "--quiet", verb=("feed", "backlog", "audio", "--name", "q"))
+def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(monkeypatch, forked_start):
+    monkeypatch.setattr(cli_feed, "_EVERY", 0.2)
+    noisy = forked_start("--window", "600")
+    quiet = forked_start("--window", "600", "--quiet", verb=("feed", "backlog", "audio", "--name", "q"))
 
     noisy.says("600 of about ", 12)
     assert re.match(r"600 of about 1,\d\d\d rows, [\d.,]+/s, 600 in line", noisy.log)
@@ -364,7 +392,7 @@ def test_status_points_at_feeds_that_stand_still(run, cli, redis, fields, row, a
     assert run("--json", verb=("status",)).code == 0
 
 
-def test_feeds_fit_a_terminal_of_80_columns(programs, url, cli):
+def test_feeds_fit_a_terminal_of_80_columns(url, cli):
     name = "incoming-frames-of-the-night"
     record = {
         "feed": name, "queue": "video-transcoding", "state": "open", "source": "/mnt/projects/incoming/frames/*.parquet",
@@ -375,15 +403,9 @@ def test_feeds_fit_a_terminal_of_80_columns(programs, url, cli):
     cli.zadd(keys.feeds("video-transcoding"), {name: "+inf"})
     cli.zadd(keys.QUEUES, {"video-transcoding": 0})
     for verb in ("feeds", "status", "runs"):
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        program = programs.start([*BLUEQUE, "--redis-url", url, verb], stdout=theirs)
-        assert program.wait() == 0
-        os.close(theirs)
-        shown = os.read(ours, 1 << 16).decode()
-        os.close(ours)
+        shown = forked.on_terminal(["--redis-url", url, verb], clean_environment() | {"COLUMNS": "80"})
 
-        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown.splitlines()]
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown]
         (row,) = [line for line in lines if "50 %" in line]
         assert all(len(line) <= 80 for line in lines), lines
         assert "12345678" in row and "feeding" in row and "1 d 1 h" in row

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from handlers import WORK, begin, ended, is_sound, ledger
-from running import ROOT, Programs, clean_environment, until
+from running import Programs, clean_environment, until
 
 from blueque import Client, Config, ConfigRefused, Retry, keys
 from blueque.config import FINISHED, load, parse
@@ -31,10 +31,8 @@ def programs(url, tmp_path):
 def run(url, tmp_path):
     """Run a program of ours in a directory of its own, to its end."""
     def run(program, *arguments, environ=None):
-        return subprocess.run(
-            [sys.executable, "-m", f"blueque.cli.{program}", *arguments], cwd=tmp_path, text=True, capture_output=True,
-            env={**clean_environment(), "PYTHONPATH": str(ROOT), "BLUEQUE_REDIS_URL": url, **(environ or {})}, timeout=30,
-        )
+        own = {**clean_environment(), "BLUEQUE_REDIS_URL": url, **(environ or {})}
+        return forked.run(arguments, own, program=program, cwd=tmp_path)
 
     return run
 

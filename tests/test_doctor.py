@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import subprocess
-import sys
 import time
 import unicodedata
 
+import forked
 import pytest
 import redis as redis_py
 
 from blueque import Client, checkup, keys, protocol
 from blueque.embedded import running_server
 
-PROGRAM = [sys.executable, "-m", "blueque.cli.main", "doctor", "--settle", "0.01"]
+DOCTOR = ["doctor", "--settle", "0.01"]
 HOSTILE = "it's \"a\"\x1b[31m\nqueue " + "漢字" * 24
 
 
@@ -48,9 +46,7 @@ def doctor(environ):
     """Run the program without a terminal."""
 
     def doctor(*arguments, **more):
-        return subprocess.run(
-            [*PROGRAM, *arguments], env=environ | more, capture_output=True, timeout=30, encoding="utf-8"
-        )
+        return forked.run([*DOCTOR, *arguments], environ | more)
 
     return doctor
 
@@ -60,25 +56,9 @@ def on_terminal(environ):
     """Run the program on a terminal of 80 columns and return the lines that it shows."""
 
     def on_terminal(*arguments):
-        ours, theirs = pty.openpty()
-        environment = environ | {"COLUMNS": "80", "NO_COLOR": "1"}
-        program = subprocess.Popen([*PROGRAM, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        shown = b""
-        while piece := read(ours):
-            shown += piece
-        os.close(ours)
-        program.wait(30)
-        return shown.decode().replace("\r\n", "\n").splitlines()
+        return forked.on_terminal([*DOCTOR, *arguments], environ | {"COLUMNS": "80", "NO_COLOR": "1"})
 
     return on_terminal
-
-
-def read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:                                    # the other end is closed
-        return b""
 
 
 def marks(result):
