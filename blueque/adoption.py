@@ -15,8 +15,7 @@ from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
 from blueque.listener_group import ListenerGroup
-from blueque.places import WAITING
-from blueque.protocol.attempt import LOST
+from blueque.places import LOST, WAITING
 from blueque.roster import Roster
 from blueque.spool import Spool
 from blueque.task import Task

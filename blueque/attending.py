@@ -15,8 +15,7 @@ from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
-from blueque.places import WAITING
-from blueque.protocol.attempt import LOST
+from blueque.places import LOST, WAITING
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
 from blueque.recovery import last_seen

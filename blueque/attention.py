@@ -8,15 +8,17 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import checkup, commands
 from blueque.cli import show
 from blueque.cli.show import count
 from blueque.feeds import state_of
-from blueque.nodes import Node
-from blueque.overview import Line, Overview
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.nodes import Node
+    from blueque.overview import Line, Overview
+    from blueque.task import Task
 
 LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
 NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang

@@ -20,9 +20,8 @@ from blueque.protocol.runs import RunBatch
 from blueque.rows import relay
 from blueque.run_record import Record
 from blueque.task_id import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
-from blueque.values import encode, quick_encoder, require_text_keys, require_time
+from blueque.values import FLUSH, encode, quick_encoder, require_text_keys, require_time
 
-FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
 MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
 
 _END = object()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection import Redis, exchange, raise_refusal
 from blueque.errors import RedisRefused
-from blueque.overview import Line
 from blueque.survey import to_seconds
+
+if TYPE_CHECKING:
+    from blueque.overview import Line
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from blueque import protocol, run_record, settings
+from blueque import run_record, settings
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.config import Config
@@ -16,23 +16,13 @@ from blueque.config import load as load_config
 from blueque.connection import Connection, Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
-from blueque.listener import Listener
-from blueque.listener_group import ListenerGroup
-from blueque.listeners import Listeners
-from blueque.lookout import Lookout
-from blueque.processor import Processor
-from blueque.queue import Queue
-from blueque.recoveries import Recoveries
-from blueque.recovery import Recovery
-from blueque.retention import Retention
-from blueque.retry import Retry
 from blueque.selection import Select, require_select
-from blueque.snapshots import Slice, Snapshot, require_keep, require_queues, require_statuses
 from blueque.socket_connection import SocketConnection
 from blueque.task import Task, load
 from blueque.values import require_feed_name, require_queue_name, require_run_name
-from blueque.watcher import Watcher, ends
 
+# What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a
+# listener imports, each of its forks copies.
 if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
@@ -43,6 +33,17 @@ if TYPE_CHECKING:
     from blueque.feeding import Feeding, Job
     from blueque.history import Event, History
     from blueque.leftovers import Leftovers
+    from blueque.listener import Listener
+    from blueque.listener_group import ListenerGroup
+    from blueque.listeners import Listeners
+    from blueque.lookout import Lookout
+    from blueque.processor import Processor
+    from blueque.queue import Queue
+    from blueque.recoveries import Recoveries
+    from blueque.recovery import Recovery
+    from blueque.retention import Retention
+    from blueque.retry import Retry
+    from blueque.snapshots import Slice, Snapshot
     from blueque.statistics import Statistics
     from blueque.task_log import LogLine, Place
     from blueque.timeline import Timeline
@@ -93,6 +94,8 @@ class Client:
 
         retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
         """
+        from blueque.queue import Queue
+
         return Queue(self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name))
 
     def get_task(self, task_id: str) -> Task:
@@ -139,6 +142,8 @@ class Client:
         for task_id in wanted:
             if not isinstance(task_id, str):
                 raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
+        from blueque.watcher import Watcher, ends
+
         return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
 
     @overload
@@ -159,11 +164,15 @@ class Client:
         """
         if not more:
             require_select(select)
+            from blueque.listener import Listener
+
             return Listener(self._redis, require_queue_name(queue_name))
         return self.get_listener_group([queue_name, *more], select)
 
     def get_listener_group(self, queue_names: Sequence[str], select: Select | None = None) -> ListenerGroup:
         """Return a listener of any number of queues."""
+        from blueque.listener_group import ListenerGroup
+
         return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
@@ -179,19 +188,19 @@ class Client:
 
     def get_leftovers(self) -> Leftovers:
         """Return what finds runs that nobody has ended, and ends them."""
-        from blueque.leftovers import Leftovers  # here: what a listener imports, each of its forks copies
+        from blueque.leftovers import Leftovers
 
         return Leftovers(self._redis)
 
     def get_feeding(self, job: Job, tell: Tell | None = None) -> Feeding:
         """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
-        from blueque.feeding import Feeding  # here: what a listener imports, each of its forks copies
+        from blueque.feeding import Feeding
 
         return Feeding(self._redis, job, settings.timing(), tell)
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
         """Return the records of all feeds of a queue, as in docs/protocol.md, "Feeds", those that are open last."""
-        from blueque import feeds  # here, as above
+        from blueque import feeds
 
         return feeds.load_all(self._redis, require_queue_name(queue_name))
 
@@ -200,6 +209,8 @@ class Client:
 
         Source: docs/protocol.md, "forget_feed".
         """
+        from blueque import protocol
+
         return protocol.forget_feed(self._redis, require_queue_name(queue_name), require_feed_name(name))
 
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
@@ -207,13 +218,13 @@ class Client:
 
         Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where some are missing.
         """
-        from blueque import task_log  # here: what a listener imports, each of its forks copies
+        from blueque import task_log
 
         return task_log.load(self._redis, task_id)
 
     def follow_logs(self, places: Sequence[Place]) -> tuple[list[LogLine], list[Place], dict[str, str | None]]:
         """Return the lines that have come behind these places, the places behind those, and the status of each task."""
-        from blueque import task_log  # here, as above
+        from blueque import task_log
 
         return task_log.follow(self._redis, places)
 
@@ -223,13 +234,13 @@ class Client:
         Its first 20 events and its last 80 are kept. Listeners of 1.0.0 record none.
         Source: docs/protocol.md, "Events".
         """
-        from blueque import history  # here, as above
+        from blueque import history
 
         return history.load(self._redis, task_id)
 
     def get_event_places(self, *queue_names: str) -> dict[str, str]:
         """Return where the events of these queues end now, to go on behind: see `events`."""
-        from blueque import history  # here, as above
+        from blueque import history
 
         return history.last_places(self._redis, [require_queue_name(name) for name in queue_names])
 
@@ -240,7 +251,7 @@ class Client:
         last event that was seen. A queue keeps about 10,000 events; what is older is gone. That a task is enqueued, or due,
         is none. Raises RedisAway when Redis does not answer for longer than `patience`; to miss nothing, go on with `after`.
         """
-        from blueque import history  # here, as above
+        from blueque import history
 
         redis = self._redis.another()
         try:
@@ -259,7 +270,7 @@ class Client:
 
         A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md, "Events".
         """
-        from blueque import timeline  # here, as above
+        from blueque import timeline
 
         return timeline.load(self._redis, [require_queue_name(name) for name in queue_names], seconds)
 
@@ -277,16 +288,20 @@ class Client:
 
         max_queues: of more the numbers are told together.
         """
-        from blueque import metrics  # here, as above
+        from blueque import metrics
 
         return metrics.collect(self._redis, max_queues)
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
+        from blueque.listeners import Listeners
+
         return Listeners(self._redis)
 
     def get_processor(self, task: Task) -> Processor:
         """Return what records the start and the end of a reserved task."""
+        from blueque.processor import Processor
+
         return Processor(self._redis, task, self.max_bytes)
 
     def get_inspector(self) -> Inspector:
@@ -295,10 +310,14 @@ class Client:
 
     def get_recoveries(self, queue_names: Sequence[str]) -> Recoveries:
         """Return the same for several queues."""
+        from blueque.recoveries import Recoveries
+
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
     def get_retention(self, rules: Mapping[str, Mapping[str, settings.Keep]]) -> Retention:
         """Return what deletes finished tasks that have stayed long enough, by rules for each queue and each status."""
+        from blueque.retention import Retention
+
         return Retention(self._redis, rules)
 
     def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, settings.Keep]]:
@@ -307,11 +326,13 @@ class Client:
 
     def get_recovery(self, queue_name: str) -> Recovery:
         """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""
+        from blueque.recovery import Recovery
+
         return Recovery(self._redis, require_queue_name(queue_name))
 
     def get_doctor(self) -> Doctor:
         """Return what checks everything in Redis, and repairs."""
-        from blueque.doctor import Doctor  # here: what a listener imports, each of its forks copies
+        from blueque.doctor import Doctor
 
         return Doctor(self._redis)
 
@@ -323,6 +344,9 @@ class Client:
         keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or anywhere at once.
         Source: docs/protocol.md, "freeze".
         """
+        from blueque import protocol
+        from blueque.snapshots import Snapshot, require_keep, require_queues, require_statuses
+
         names, wanted, seconds = require_queues(queues), require_statuses(statuses), require_keep(keep)
         name, now = os.urandom(8).hex(), time.time()
         parts = protocol.freeze(self._redis, name, names, wanted, seconds, now)
@@ -334,7 +358,7 @@ class Client:
 
         Never more of them are held than a few MiB. Raises SnapshotGone.
         """
-        from blueque import frozen  # here: what a listener imports, each of its forks copies
+        from blueque import frozen
 
         return frozen.tasks(self._redis, snapshot)
 
@@ -342,19 +366,21 @@ class Client:
         """Delete those tasks of a snapshot that still are in a state by which they were found, other than reserved and
         started; yield how many are gone so far. Raises SnapshotGone. Source: docs/protocol.md, "purge", "prune".
         """
-        from blueque.purge import purge  # here: what a listener imports, each of its forks copies
+        from blueque.purge import purge
 
         return purge(self._redis, snapshot)
 
     def thaw(self, snapshot: Snapshot) -> bool:
         """Remove a snapshot before its time; False: it was gone already."""
+        from blueque import protocol
+
         return protocol.thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
 
     def read(
         self, piece: Slice, fields: Sequence[str] | None = None, missing: Literal["drop", "null"] = "drop"
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the tasks of a slice of a snapshot as record batches; see `blueque.tables.read`."""
-        from blueque.tables import read  # here: what a listener imports, each of its forks copies
+        from blueque.tables import read
 
         return read(self._redis, piece, fields, missing)
 
@@ -371,6 +397,8 @@ class Client:
 
     def get_lookout(self) -> Lookout:
         """Return what sees changes of all queues at once; it has a connection of its own."""
+        from blueque.lookout import Lookout
+
         return Lookout(self._connect)
 
     def close(self) -> None:

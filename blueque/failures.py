@@ -6,12 +6,14 @@ Bounded: of each queue so many failed tasks, the newest, are looked at. What is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import keys
-from blueque.connection import Redis
 from blueque.nodes import read_groups
 from blueque.statistics import load
+
+if TYPE_CHECKING:
+    from blueque.connection import Redis
 
 MAX_FAILED = 1000                                      # of a queue's newest that are looked at
 MAX_FAILED_IN_ALL = 10_000                             # the same of all queues, but LEAST_FAILED of each

@@ -179,6 +179,12 @@ class FeedChunks:
         return mark
 
 
+def cursor(record: Mapping[str, str]) -> Cursor:
+    """Return how far a feed is."""
+    row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
+    return Cursor(record.get("file", ""), record.get("mark", ""), row, offset, crc, rows, float(record.get("share", 0)))
+
+
 def _size(file: BacklogFile) -> int:
     try:
         return os.path.getsize(file.path)

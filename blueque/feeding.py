@@ -15,7 +15,7 @@ from blueque.backlog import Backlog
 from blueque.backlog_rows import Shape
 from blueque.connection import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
-from blueque.feed_chunks import Aim, FeedChunks
+from blueque.feed_chunks import Aim, FeedChunks, cursor
 from blueque.feed_owner import FeedOwner
 from blueque.feed_progress import Tell, Teller
 from blueque.inspector import Inspector
@@ -148,7 +148,7 @@ class Feeding:
 
     def _begin(self, record: dict[str, str]) -> None:
         """Go to where the record says that the feed has come."""
-        job, start = self._job, feeds.cursor(record)
+        job, start = self._job, cursor(record)
         done = self._patiently(lambda: feeds.marks(self._redis, job.queue, job.feed))
         aim = Aim(job.queue, job.feed, record["instance"], job.options)
         if self._chunks is not None:

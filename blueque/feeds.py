@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from blueque import keys
 from blueque.connection import Command, Redis, as_hash
-from blueque.protocol.feeding import Cursor
 
 Record = Mapping[str, str]
 
@@ -59,12 +58,6 @@ def lines(redis: Redis, queue: str) -> list[str]:
     """Return the names of the lines of a queue besides the default one."""
     (found,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
     return list(found)
-
-
-def cursor(record: Record) -> Cursor:
-    """Return how far a feed is."""
-    row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
-    return Cursor(record.get("file", ""), record.get("mark", ""), row, offset, crc, rows, float(record.get("share", 0)))
 
 
 def number(record: Record, name: str) -> float | None:

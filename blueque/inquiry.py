@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import keys, survey
-from blueque.connection import Command, Redis
 from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
 from blueque.statistics import Usual, ask_usual, is_quiet, take_usual
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
+
+if TYPE_CHECKING:
+    from blueque.connection import Command, Redis
 
 FARTHEST = 10_000                                      # from the front of its line a task is looked for
 MAX_LINES = 1000                                       # of the highest priority that are counted

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque import inquiry, keys, line_up, overview, statistics, survey, task_log
 from blueque.connection import Command, Redis, as_hash
 from blueque.errors import RedisRefused
-from blueque.inquiry import Inquiry
-from blueque.line_up import Head, Room
 from blueque.lines import Needs, parse_needs
-from blueque.nodes import Node
-from blueque.overview import Overview
 from blueque.places import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
-from blueque.survey import Choice, Listing
 from blueque.task import Task, load
 from blueque.waiting import Pause, pause_of
 
 if TYPE_CHECKING:
     from blueque.failures import Failures
+    from blueque.inquiry import Inquiry
+    from blueque.line_up import Head, Room
+    from blueque.nodes import Node
+    from blueque.overview import Overview
+    from blueque.survey import Choice, Listing
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000

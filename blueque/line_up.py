@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Redis
 from blueque.lines import DEFAULT, Needs, needs_of, priority_of
+
+if TYPE_CHECKING:
+    from blueque.connection import Redis
 
 AT_ONCE = 100                                          # lines that are looked at in one go
 

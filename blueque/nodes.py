@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import keys, settings
-from blueque.connection import Command, Redis
 from blueque.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from blueque.connection import Command, Redis
 
 MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
 MAX_HELD = 100                                         # read of a listener's own list, which mostly holds one

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import feeds, keys
 from blueque.connection import Command, Redis, raise_refusal
@@ -15,9 +15,11 @@ from blueque.errors import RedisRefused
 from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
 from blueque.statistics import USUAL_DAYS, Usual, ask_usual, is_quiet, take_usual
 from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
-from blueque.task import Task
 from blueque.task_log import printed_at
 from blueque.waiting import MAX_HEADS, Misfit, Pause, Waits, ask_lengths, ask_names, misfits, pause_of, take_lengths
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 MAX_FEEDS = 100                                        # of those of a queue that are open
 MAX_FAILED = 100                                       # of a queue's newest that are looked at

@@ -11,6 +11,8 @@ from blueque.lines import DEFAULT, line_of
 WAITING = ("pending", "scheduled")
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
+# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
+LOST = ("lost", "poison")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
 # The places that are lists; of the others none holds a thing twice.
 LISTS = ("pending", "line", "reserved", "staged", *FINISHED)

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from blueque import histogram, keys
 from blueque.connection import Command, Redis, as_hash
 from blueque.estimate import read_progress
-from blueque.protocol.events import LOST, day_of
-from blueque.task import Task
-from blueque.values import require_whole
+from blueque.places import LOST
+from blueque.values import day_of, require_whole
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)

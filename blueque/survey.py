@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Command, Redis
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
 from blueque.places import FINISHED
 from blueque.task import Task
 from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, with_default
+
+if TYPE_CHECKING:
+    from blueque.connection import Command, Redis
 
 STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled", "complete")
 SHOWN = (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import history, keys, survey
-from blueque.connection import Redis
-from blueque.history import Event
-from blueque.protocol.events import LOST
-from blueque.task import Task
+from blueque.places import LOST
+
+if TYPE_CHECKING:
+    from blueque.connection import Redis
+    from blueque.history import Event
+    from blueque.task import Task
 
 MOST_EVENTS = 10_000                                   # of a queue; it has few more
 MOST_RUNNING = 1000

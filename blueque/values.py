@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from json import encoder as json_encoder
@@ -13,6 +14,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 MAX_NAME = 200                                         # bytes, of a queue or a run
 LAST_SECOND = 253402300799.0                           # of the year 9999
 CENTURY = 36525 * 86400.0                              # seconds; nothing that is meant takes longer
+FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
 
 _FLAT = frozenset({str, int, float, bool, type(None)})  # what holds nothing else
 
@@ -93,6 +95,11 @@ def decode(text: str | None, encoding: str | None) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):               # marked as JSON by somebody else: better seen than hidden
         return text
+
+
+def day_of(now: float) -> str:
+    """Return the day, in UTC, whose numbers an event at that time belongs to."""
+    return time.strftime("%Y-%m-%d", time.gmtime(now))
 
 
 def require_text_keys(value: Any, what: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Command
 from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
 from blueque.nodes import LOOKS_AT_LINES, Node
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.connection import Command
+    from blueque.task import Task
 
 MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority
 MAX_HEADS = 100                                        # of these whose first tasks are looked at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import commands
 from blueque.cli import show
@@ -14,7 +14,9 @@ from blueque.lines import Needs, parse_needs
 from blueque.nodes import LOOKS_AT_LINES, Node, puts_in_line
 from blueque.places import FINISHED, HELD
 from blueque.survey import LATE, OVERDUE, entered
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 _ALIKE = "with its priority and needs"                 # who stands in one line
 

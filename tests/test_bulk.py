@@ -30,9 +30,9 @@ from blueque import (
     task_id,
 )
 from blueque import rows as rows_module
-from blueque.batches import FLUSH
 from blueque.connection import Patience
 from blueque.socket_connection import SocketConnection
+from blueque.values import FLUSH
 
 FAR = 4e9
 

@@ -14,8 +14,8 @@ from test_cli_actions import environ, run  # noqa: F401  # fixtures
 from blueque import keys, protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.protocol.events import day_of
 from blueque.retry import Retry
+from blueque.values import day_of
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0

@@ -16,8 +16,8 @@ from blueque.cli.options import Invocation
 from blueque.cli.stats import drawn
 from blueque.config import parse
 from blueque.errors import ConfigRefused
-from blueque.protocol.events import day_of
 from blueque.retry import Retry
+from blueque.values import day_of
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0

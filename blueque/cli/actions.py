@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -12,8 +12,10 @@ from blueque.cli import show
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.tasks import find_one
 from blueque.errors import BluequeError, InvalidInput
-from blueque.inspector import Inspector
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.inspector import Inspector
+    from blueque.task import Task
 
 
 class Outcome(NamedTuple):

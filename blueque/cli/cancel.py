@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, MutableSequence, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,12 +16,14 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
-from blueque.client import Client
 from blueque.errors import InvalidInput, NotCancellable
-from blueque.inspector import Inspector
 from blueque.places import FINISHED
 from blueque.survey import entered
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.inspector import Inspector
+    from blueque.task import Task
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0                 # seconds between two looks at what is to end
 

@@ -17,10 +17,10 @@ from blueque.cli.show import Column, count
 from blueque.errors import NotFinished
 from blueque.places import FINISHED, Place
 from blueque.settings import Keep
-from blueque.task import Task
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.task import Task
 
 _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", True)]
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say which it would be.")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.address import hide_password
-from blueque.audit import Finding, Report
-from blueque.checkup import Check
 from blueque.cli import show
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.doctor import Doctor
 from blueque.errors import Contended, RedisRefused
 from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.audit import Finding, Report
+    from blueque.checkup import Check
+    from blueque.doctor import Doctor
 
 ROUNDS = 5                                             # one repair may bring another to light
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +15,12 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
-from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.json_text import as_json, as_text
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.task import Task
 
 
 @click.command()

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,9 @@ from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_op
 from blueque.cli.tasks import as_item
 from blueque.places import FINISHED, STATUSES
 from blueque.survey import entered
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 KEEP = 6 * 3600.0                                      # seconds for which an export may read, should its reader be slow
 # Of the names in JSON, those that fit a table; times are in ISO 8601, in UTC.

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_words, usual_of
 from blueque.estimate import LATE
-from blueque.inspector import Signs
 from blueque.lines import parse_needs
-from blueque.places import HELD
-from blueque.protocol.attempt import LOST
-from blueque.retry import Retry
+from blueque.places import HELD, LOST
 from blueque.task import FIELDS, Task
 from blueque.wording import ago
+
+if TYPE_CHECKING:
+    from blueque.inspector import Signs
+    from blueque.retry import Retry
 
 _NUMBERS = (
     "priority", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,10 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column
-from blueque.client import Client
 from blueque.feeds import number, state_of
+
+if TYPE_CHECKING:
+    from blueque.client import Client
 
 COLUMNS = [
     Column("FEED", can_shrink=True), Column("QUEUE", can_shrink=True), Column("SOURCE", can_shrink=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +14,13 @@ from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.cli.tasks import find_one
-from blueque.client import Client
 from blueque.errors import RedisAway
-from blueque.history import Event
 from blueque.trouble import Trouble
 from blueque.wording import span
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.history import Event
 
 _WORDS = {"released": "handed back"}                   # what people call it; JSON has the name
 _COLUMNS = [

@@ -32,13 +32,13 @@ from blueque.limits import fields
 from blueque.lines import require_resources
 from blueque.process import is_in_container
 from blueque.resources import GPU
-from blueque.retry import Retry
 from blueque.selection import NAMES, require_weight
 from blueque.settings import BEAT, LEASE, LOST_AFTER, Timing
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
+    from blueque.retry import Retry
 
 KEEP = 7 * 86400.0                                     # seconds for which the files of a past attempt stay
 

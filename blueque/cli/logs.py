@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,12 +16,14 @@ from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
-from blueque.client import Client
 from blueque.errors import RedisAway
 from blueque.places import FINISHED
-from blueque.task import Task
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.task import Task
 
 PACE = 0.5                                             # seconds between two looks
 SHOWN = 200                                            # lines, if nothing else is said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,12 +13,14 @@ from blueque.cli.options import TIME, Invocation, json_option, pass_invocation, 
 from blueque.cli.task_columns import COLUMNS, USUAL, chosen
 from blueque.cli.tasks import as_item
 from blueque.errors import InvalidInput
-from blueque.inspector import Inspector
 from blueque.nodes import names_of
 from blueque.places import FINISHED, HELD
 from blueque.settings import parse_duration
 from blueque.survey import STATUSES, Choice, Listing, entered
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.inspector import Inspector
+    from blueque.task import Task
 
 UNFINISHED = ("started", "reserved", "pending")
 MOST = 10_000                                          # that are listed at a time

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-from difflib import get_close_matches
 
 import click
 
@@ -85,6 +85,8 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # here: all else does without
+
             close = get_close_matches(args[0], _VERBS, n=1)
             ctx.fail(f"there is no verb {args[0]!r}." + (f" Did you mean {close[0]}?" if close else ""))
         return super().resolve_command(ctx, args)
@@ -117,6 +119,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
 
 def main() -> None:
     """Run the blueque program."""
+    gc.set_threshold(100_000)                          # most of what a verb makes stays until its end, a moment later
     if "_BLUEQUE_COMPLETE" in os.environ:              # a shell asks: what could come next?
         from blueque.cli.completion import answer  # here: all else does without
 

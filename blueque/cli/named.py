@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from blueque.cli.failure import MISSING, Failure
-from blueque.inspector import Inspector
+
+if TYPE_CHECKING:
+    from blueque.inspector import Inspector
 
 
 def queues_named(inspector: Inspector, names: Sequence[str]) -> list[str]:

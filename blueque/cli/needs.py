@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli.options import Decorated
 from blueque.errors import InvalidInput
 from blueque.lines import require_resources
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
 
 
 def needs_options(command: Decorated) -> Decorated:

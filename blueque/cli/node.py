@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +13,9 @@ from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.nodes import node_ls, node_show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
-from blueque.nodes import Node
+
+if TYPE_CHECKING:
+    from blueque.nodes import Node
 
 _TOLD = [
     Column("NODE", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("NOTE", can_shrink=True),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from blueque.cli import show
 from blueque.estimate import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
-from blueque.statistics import Usual
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.statistics import Usual
+    from blueque.task import Task
 
 _BAR = 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,10 @@ from blueque.cli import show
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import count
-from blueque.client import Client
-from blueque.inspector import Inspector
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.inspector import Inspector
 
 _queues = click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
 

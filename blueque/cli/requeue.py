@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +13,12 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import count
-from blueque.client import Client
 from blueque.errors import NotFailed
-from blueque.protocol.attempt import LOST
-from blueque.task import Task
+from blueque.places import LOST
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.task import Task
 
 
 @click.command(short_help="Put failed or cancelled tasks in line again.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,12 +18,14 @@ from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
 from blueque.cli.tasks import as_item
 from blueque.cli.wait import detached, ending
-from blueque.client import Client
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.places import FINISHED
-from blueque.task import Task
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.task import Task
 
 LONG = 5.0                                             # seconds in line after which it says how to find out why
 

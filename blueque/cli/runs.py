@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,11 @@ from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
 from blueque.cli.named import queues_named
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
-from blueque.client import Client
 from blueque.errors import RunDropped, WrongRun
-from blueque.leftovers import Leftover
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.leftovers import Leftover
 
 _COLUMNS = [
     Column("RUN", can_shrink=True), Column("QUEUE", can_shrink=True), Column("KIND"), Column("STATE"), Column("AGE", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +13,9 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.show import Column
 from blueque.cli.task_columns import note
 from blueque.cli.tasks import as_item
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 MOST = 10_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +14,11 @@ from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
-from blueque.client import Client
 from blueque.stack import WORDS
-from blueque.task_log import Place
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.task_log import Place
 
 PATIENCE = 10.0                                        # seconds for its listener to answer
 PACE, QUIET = 0.2, 1.5                                 # seconds between two looks; after the last line that is part of it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,9 @@ from blueque.cli.show import Column, span
 from blueque.errors import InvalidInput
 from blueque.estimate import roughly
 from blueque.settings import whole_days
-from blueque.statistics import Durations, Numbers, Statistics
+
+if TYPE_CHECKING:
+    from blueque.statistics import Durations, Numbers, Statistics
 
 MAX_BAR = 40                                           # columns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +20,13 @@ from blueque.cli.pace import left_of, progress_cell, usual_of
 from blueque.cli.show import Column
 from blueque.cli.tasks import as_item, finite
 from blueque.estimate import read_progress
-from blueque.nodes import Node
-from blueque.overview import Line, Overview
 from blueque.survey import entered
-from blueque.task import Task
 from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.nodes import Node
+    from blueque.overview import Line, Overview
+    from blueque.task import Task
 
 MAX_ROWS = 10                                          # of running tasks, and of hosts
 MAX_QUEUES = 20                                        # on a terminal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,9 +13,11 @@ from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import left_of
-from blueque.inspector import Inspector
 from blueque.survey import MAX_FOUND, MIN_PREFIX, entered
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.inspector import Inspector
+    from blueque.task import Task
 
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from blueque import attention
@@ -12,11 +14,13 @@ from blueque.cli.pace import progress_cell
 from blueque.cli.screen import height, watch
 from blueque.cli.show import Column
 from blueque.estimate import LATE, Pace, read_progress, time_left
-from blueque.inspector import Inspector
-from blueque.overview import Overview
 from blueque.survey import entered
-from blueque.task import Task
 from blueque.version import __version__
+
+if TYPE_CHECKING:
+    from blueque.inspector import Inspector
+    from blueque.overview import Overview
+    from blueque.task import Task
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),

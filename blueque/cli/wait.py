@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +13,9 @@ from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import as_item
 from blueque.errors import WaitTimedOut
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.task import Task
 
 
 @click.command()

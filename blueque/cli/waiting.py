@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,10 @@ from blueque.cli import show
 from blueque.cli.actions import act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.lines import HIGHEST, LOWEST
-from blueque.queue import Queue
-from blueque.task import Task
+
+if TYPE_CHECKING:
+    from blueque.queue import Queue
+    from blueque.task import Task
 
 
 @click.command(

@@ -9,7 +9,7 @@ from blueque import keys
 from blueque.connection import Command
 from blueque.errors import NotOwner
 from blueque.lines import DEFAULT, line_of, needs_of, priority_of
-from blueque.protocol.events import LOST as LOST
+from blueque.places import LOST
 from blueque.protocol.events import Past
 
 Facts = Mapping[str, str | int | float] | None

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 
 from blueque import histogram, keys
 from blueque.connection import Command, Redis
+from blueque.places import LOST
+from blueque.values import day_of
 
 FIRST, RECENT = 20, 80                                 # how many events of a task are kept, of its first and of its last
 IN_STREAM = 10_000                                     # of a queue, about
 ALWAYS = 1e11                                          # no time in seconds is beyond it
 WORDS = 200                                            # characters of an error that an event repeats
-# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
-LOST = ("lost", "poison")
 _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 # The fields of a task hash that an event needs, in this order: see Past.
 FIELDS = ("attempt", "events", "started")
@@ -111,11 +110,6 @@ def ran(past: Past, finished: float) -> float | None:
 def waited(created: str | None, eta: str | None, queued: str | None, now: float) -> float:
     """Return how long a task has waited that is reserved now: since it was made, or was due, or was last put in line."""
     return max(now - max(_time(text) for text in (created or str(now), eta, queued)), 0.0)
-
-
-def day_of(now: float) -> str:
-    """Return the day, in UTC, whose numbers an event at that time belongs to."""
-    return time.strftime("%Y-%m-%d", time.gmtime(now))
 
 
 def _number(text: str | None) -> int:

@@ -11,9 +11,9 @@ from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
 from blueque.lines import line_of
+from blueque.places import LOST
 from blueque.protocol.attempt import (
     IDENTITY,
-    LOST,
     OUTCOME,
     Facts,
     flat,
