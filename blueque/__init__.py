@@ -2,7 +2,7 @@
 
 To read the code, start with docs/protocol.md and keys.py; then protocol/ (every change to Redis), queue.py, listener.py
 and processor.py (what users hold), recovery.py (who is dead, and what then), slot.py (one listener at work),
-task_process.py (what runs a task), master.py and scheduler.py (the daemons), cli/ (the commands).
+task_process.py (what runs a task), listener_main.py, master.py and scheduler.py (the daemons), cli/ (the commands).
 """
 
 import importlib as _importlib

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import checkpoints, process
+from blueque import process
 from blueque.adoption import Adoption, Candidate
 from blueque.attempt import Attempt
 from blueque.attending import Attending
@@ -22,11 +22,11 @@ from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.gate import Word, announce, open_gate
+from blueque.launching import LOOK_FOR_ROOM, Launcher
 from blueque.limits import of
 from blueque.lines import parse_needs
 from blueque.orders import Order, OrderCame, Orders
-from blueque.resources import Claim, Pool, environment
+from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.selection import Select
 from blueque.spares import Spare, Spares
@@ -43,7 +43,6 @@ log = logging.getLogger("blueque")
 
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
-LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
 BURST = 8                                              # how many task processes are forked in a row for short tasks
 
@@ -106,7 +105,10 @@ class Slot:
         )
         self._spares, self._burst = Spares(self._become_task_process, is_warm), burst
         self._pool = pool
-        self._claim: Claim | None = None               # of our task
+        self._launcher = Launcher(
+            self._client, self._listeners, spool, self._spares, pool, self._orders, self._upkeep, self._trouble,
+            self._spool_trouble,
+        )
         self._task_pid: int | None = None
         self._stillborn = 0                            # task processes, one after the other, that died before they began
         self._are_tasks_short = False
@@ -285,7 +287,7 @@ class Slot:
     def _run(self, task: Task) -> None:
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
-            attempt, spare = self._prepare(task)
+            attempt, spare = self._launcher.prepare(task)
         except OrderCame:                                   # nothing of it has run
             self._hand_back(task)
             self._give_back(task)
@@ -319,9 +321,7 @@ class Slot:
 
     def _give_back(self, task: Task) -> None:
         """Let go of what was set aside for the task."""
-        if self._claim is not None:
-            self._claim.close()
-            self._claim = None
+        if self._launcher.let_go():
             self._tell_of_resources(task)
 
     def _tell_of_resources(self, task: Task) -> None:
@@ -359,38 +359,18 @@ class Slot:
         return {child for child in own if process.session(child) not in self._attending.left_alone}
 
     def _start(self, task: Task, spare: Spare, attempt: Attempt) -> Task | None:
-        """Record the start, open the gate, return the started task; None: it is not ours, and the gate stays closed."""
-        facts = {**spare.identity, "files": f"{process.host_name()}:{attempt.path}"}
-        if self._claim is not None and self._claim.numbers:
-            facts["devices"] = self._claim.devices()
-        processor = self._client.get_processor(task)
+        """Have the task begin, and return it as it is then; None: it is not ours, or we do not know whether it is."""
         try:
-            self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
-            open_gate(spare.gate)
+            started = self._launcher.start(task, spare, attempt)
         except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
             self._attending.close(task, attempt)
             return None
-        except OrderCame as error:                     # it may have been recorded; whoever finds it sees that it never began
+        except OrderCame as error:                     # whoever finds it sees that it never began
             log.warning("not started task=%s: %s", task.id, error)
             return None
-        except BrokenPipeError:                        # killed at its gate: its end says how
-            pass
-        finally:
-            os.close(spare.gate)
-        self._have_spares()                            # after the close: they would inherit it
-        news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
-        return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
-
-    def _announce(self, spare: Spare, attempt: Attempt) -> None:
-        """Have the process get ready for the attempt, and hold what was set aside for it, while we record the start."""
-        granted = self._claim.granted() if self._claim is not None else {}
-        environ = environment(self._pool.totals, granted) if self._pool is not None else {}
-        held = self._claim.filenos() if self._claim is not None else []
-        try:
-            announce(spare.gate, Word(attempt.path, granted, environ), held)
-        except BrokenPipeError:                        # killed at its gate, which we shall see when we open it
-            pass
+        self._have_spares()                            # now that the gate is closed, which they would inherit
+        return started
 
     def _have_spares(self) -> None:
         if not self._spares.pids:
@@ -399,47 +379,6 @@ class Slot:
             except OSError:                            # no process to be had now; the next task will wait for one
                 pass
 
-    def _prepare(self, task: Task) -> tuple[Attempt, Spare]:
-        """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
-        listener = self._listeners.of(task.queue)
-        self._claim, listener.claim = listener.claim, None
-        attempt: Attempt | None = None
-        spare: Spare | None = None
-        kept = self._checkpoint_of(task)
-        while True:
-            try:
-                spare = spare or self._spares.take()
-                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
-                if kept is not None:
-                    checkpoints.carry(self._spool, task, attempt, kept, self._client.max_bytes)
-                attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
-            except OSError as error:
-                self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
-                if self._orders.now is not Order.WORK:
-                    raise OrderCame from error
-                self._orders.look(LOOK_FOR_ROOM)
-                self._upkeep.keep_up()
-            else:
-                self._spool_trouble.tell(None)
-                self._announce(spare, attempt)
-                return attempt, spare
-
-    def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
-        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises OrderCame."""
-        if (task.attempt or 1) == 1:
-            return None
-
-        def look() -> dict[str, str]:
-            try:
-                return self._client.get_inspector().checkpoint(task.id)
-            except RedisRefused as error:
-                if error.code != "WRONGTYPE":
-                    raise
-                log.error("checkpoint task=%s: %s", task.id, error)     # another program has written there
-                return {}
-
-        return self._orders.insist(look, self._trouble)
-
     def _become_task_process(self, gate: int, is_warm: bool) -> int:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
@@ -447,8 +386,7 @@ class Slot:
         self._orders.forget()
         if self._master is not None:
             os.close(self._master.requests)
-        if self._claim is not None:
-            self._claim.close()                        # of the task that runs meanwhile, and not ours
+        self._launcher.let_go()                        # of the task that runs meanwhile, and not ours
         if self._pool is not None:
             self._pool.withdraw()
         return self._life(self._spool, gate, is_warm)

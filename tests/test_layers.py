@@ -44,8 +44,8 @@ LAYERS = {
     ],
     "programs": [
         "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
-        "exporter", "stack", "watch", "adoption", "upkeep", "attending", "slot", "forking_runner", "master", "scheduler",
-        "demo", "demo_*", "report.*", "spark.*",
+        "exporter", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
+        "master", "listener_main", "scheduler", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "attention", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it

@@ -1,4 +1,4 @@
-"""blueque-listener: reads its arguments, then becomes `blueque.master` by exec, to keep small what every fork copies."""
+"""blueque-listener: reads its arguments, then becomes `blueque.listener_main` by exec: every fork copies what that holds."""
 
 from __future__ import annotations
 
@@ -276,10 +276,10 @@ def _amounts(words: Sequence[str]) -> dict[str, int]:
 
 
 def _become_master(choices: list[object]) -> None:
-    from blueque.master import CHOICES  # here: --help does without
+    from blueque.listener_main import CHOICES  # here: --help does without
 
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
-    arguments = [sys.executable, "-P", "-m", "blueque.master", *_without_url(sys.argv[1:])]
+    arguments = [sys.executable, "-P", "-m", "blueque.listener_main", *_without_url(sys.argv[1:])]
     try:
         os.execve(sys.executable, arguments, {**os.environ, CHOICES: json.dumps(choices)})
     except OSError as error:

@@ -1,0 +1,126 @@
+"""Launcher: has a process ready for an attempt, and lets it begin once its start is recorded."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from blueque import checkpoints, process
+from blueque.attempt import Attempt
+from blueque.client import Client
+from blueque.errors import RedisRefused
+from blueque.gate import Word, announce, open_gate
+from blueque.listener_group import ListenerGroup
+from blueque.orders import Order, OrderCame, Orders
+from blueque.resources import Claim, Pool, environment
+from blueque.spares import Spare, Spares
+from blueque.spool import Spool
+from blueque.task import Task
+from blueque.trouble import Trouble
+from blueque.upkeep import Upkeep
+
+log = logging.getLogger("blueque")
+
+LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk or process table
+
+
+class Launcher:
+    """What a slot needs between the task that it has reserved and the process that runs it.
+
+    spool_trouble: says once that there is no room, and once that there is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        listeners: ListenerGroup,
+        spool: Spool,
+        spares: Spares,
+        pool: Pool | None,
+        orders: Orders,
+        upkeep: Upkeep,
+        trouble: Trouble,
+        spool_trouble: Trouble,
+    ) -> None:
+        self._client, self._listeners, self._spool, self._spares, self._pool = client, listeners, spool, spares, pool
+        self._orders, self._upkeep, self._trouble, self._spool_trouble = orders, upkeep, trouble, spool_trouble
+        self._claim: Claim | None = None               # of our task
+
+    def prepare(self, task: Task) -> tuple[Attempt, Spare]:
+        """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
+        listener = self._listeners.of(task.queue)
+        self._claim, listener.claim = listener.claim, None
+        attempt: Attempt | None = None
+        spare: Spare | None = None
+        kept = self._checkpoint_of(task)
+        while True:
+            try:
+                spare = spare or self._spares.take()
+                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
+                if kept is not None:
+                    checkpoints.carry(self._spool, task, attempt, kept, self._client.max_bytes)
+                attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
+            except OSError as error:
+                self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
+                if self._orders.now is not Order.WORK:
+                    raise OrderCame from error
+                self._orders.look(LOOK_FOR_ROOM)
+                self._upkeep.keep_up()
+            else:
+                self._spool_trouble.tell(None)
+                self._announce(spare, attempt)
+                return attempt, spare
+
+    def start(self, task: Task, spare: Spare, attempt: Attempt) -> Task:
+        """Record the start, open the gate, return the started task.
+
+        Raises NotOwner, OrderCame: the gate stays closed. With OrderCame the start may have been recorded.
+        """
+        facts = {**spare.identity, "files": f"{process.host_name()}:{attempt.path}"}
+        if self._claim is not None and self._claim.numbers:
+            facts["devices"] = self._claim.devices()
+        processor = self._client.get_processor(task)
+        try:
+            self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
+            open_gate(spare.gate)
+        except BrokenPipeError:                        # killed at its gate: its end says how
+            pass
+        finally:
+            os.close(spare.gate)
+        news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
+        return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
+
+    def let_go(self) -> bool:
+        """Let go of what was set aside for the task; False: there was nothing."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.close()
+        return claim is not None
+
+    def _announce(self, spare: Spare, attempt: Attempt) -> None:
+        """Have the process get ready for the attempt, and hold what was set aside for it, while we record the start."""
+        granted = self._claim.granted() if self._claim is not None else {}
+        environ = environment(self._pool.totals, granted) if self._pool is not None else {}
+        held = self._claim.filenos() if self._claim is not None else []
+        try:
+            announce(spare.gate, Word(attempt.path, granted, environ), held)
+        except BrokenPipeError:                        # killed at its gate, which we shall see when we open it
+            pass
+
+    def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
+        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises OrderCame."""
+        if (task.attempt or 1) == 1:
+            return None
+
+        def look() -> dict[str, str]:
+            try:
+                return self._client.get_inspector().checkpoint(task.id)
+            except RedisRefused as error:
+                if error.code != "WRONGTYPE":
+                    raise
+                log.error("checkpoint task=%s: %s", task.id, error)     # another program has written there
+                return {}
+
+        return self._orders.insist(look, self._trouble)
+

@@ -1,0 +1,250 @@
+"""What `blueque-listener` becomes by exec once it has read its arguments, to keep small what every fork copies.
+
+The master, its listeners and their task processes come from here. Its choices are in one environment variable.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.machinery
+import json
+import logging
+import os
+import shlex
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from blueque import process, slot, spawned, task_process
+from blueque.address import hide_password
+from blueque.client import Client
+from blueque.config import Config
+from blueque.defaults import Defaults
+from blueque.errors import BluequeError, RedisRefused, SpoolRefused
+from blueque.limits import Limits
+from blueque.logs import log_to_stderr
+from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_NOT_ALLOWED, Master
+from blueque.resources import Pool
+from blueque.retry import Retry
+from blueque.roster import Roster
+from blueque.selection import selector
+from blueque.settings import Keep, Timing
+from blueque.slot import Slot
+from blueque.spool import Spool
+from blueque.version import __version__
+from blueque.work import resolve
+
+log = logging.getLogger("blueque")
+
+CHOICES = "BLUEQUE_LISTENER_CHOICES"
+_IMPORTED = b"\0imported"
+
+
+class Choices(NamedTuple):
+    """What `blueque-listener` was asked to do. Either `handler` or `command` is given.
+
+    limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
+    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a fresh interpreter.
+    preload: modules that a listener itself imports, so that its forks have them.
+    """
+
+    queues: list[str]
+    select: str                                        # one of selection.NAMES
+    weights: dict[str, float]                          # of queues in a lottery
+    slots: int
+    redis_url: str
+    url_source: str
+    spool: str
+    max_bytes: int
+    keep: float                                        # seconds for which the files of a reported attempt are kept
+    spool_limit: float                                 # bytes for all of them, or below 1 a share of the disk
+    log_limit: int                                     # bytes of each file that a task prints to
+    handler: str | None
+    command: list[str] | None
+    limits: list[float | None]
+    timing: list[float]
+    retry: str | None
+    on_term: str
+    resources: dict[str, int]
+    is_warm: bool
+    is_spawned: bool
+    preload: list[str]
+    of_queues: dict[str, tuple[list[float | None], str | None]]     # limits, retry
+    retention: dict[str, dict[str, tuple[float | None, int | None]]]     # by queue and by status, as `Keep`
+    statistics_keep: int                               # for how many days the numbers of a day are kept
+    config: str | None                                 # the blueque.toml that was read
+
+    def defaults(self) -> Defaults:
+        limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
+        own = Defaults(Timing(*self.timing), limits, Retry.parse(self.retry), log_limit=self.log_limit)
+        queues = {
+            name: own._replace(limits=Limits(*its), retry=Retry.parse(retry))  # type: ignore[arg-type]
+            for name, (its, retry) in self.of_queues.items()
+        }
+        for name, rules in self.retention.items():
+            kept = {status: Keep(*its) for status, its in rules.items()}
+            queues[name] = queues.get(name, own)._replace(retention=kept)
+        return own._replace(queues=queues)
+
+
+def main() -> int:
+    """Be the master that the environment asks for."""
+    choices = Choices(*json.loads(os.environ.pop(CHOICES)))
+    log_to_stderr()
+    sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
+    refusal = check_work(choices)
+    if refusal is None:
+        try:
+            Spool(choices.spool, choices.max_bytes).open()
+            if (pool := _pool(choices)) is not None:
+                pool.open()
+                pool.declare()                         # the slots say it from then on, each as long as it takes tasks
+                pool.withdraw()
+        except SpoolRefused as error:
+            refusal = str(error)
+    if refusal is not None:
+        log.error("%s", refusal)
+        return EXIT_CONFIGURATION
+    log.info(
+        "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
+        __version__, _shown(choices), choices.handler or shlex.join(choices.command or []),
+        choices.slots, "" if choices.slots == 1 else "s",
+        hide_password(choices.redis_url), choices.url_source, choices.spool,
+        f"configuration {choices.config}, " if choices.config else "", process.host_name(), os.getpid(),
+    )
+    _warm_up(choices)
+    return Master(
+        functools.partial(run_slot, choices), choices.slots, choices.on_term,
+        chore=functools.partial(_prune, choices),
+        left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
+        note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
+    ).run()
+
+
+def run_slot(choices: Choices, master: slot.Master) -> int:
+    """Be one listener; return the exit status."""
+    said = Config(statistics_keep=choices.statistics_keep)
+    client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
+    spool = Spool(choices.spool, choices.max_bytes)
+    if not _preload(choices.preload):
+        return EXIT_CONFIGURATION
+    listener = Slot(
+        client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
+        is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices), master=master,
+    )
+    try:
+        return EXIT_DRAINED if listener.run() else 0
+    except RedisRefused as error:
+        log.error("%s", error)
+        return EXIT_NOT_ALLOWED
+    except SpoolRefused as error:
+        log.error("%s", error)
+        return EXIT_CONFIGURATION
+
+
+def check_work(choices: Choices) -> str | None:
+    """Return why the work cannot be done, in a sentence, or None. The handler is imported in a child that then ends."""
+    if choices.command is not None:
+        if process.find_program(choices.command[0]) is None:
+            return f"cannot run {choices.command[0]!r}: no such program, or it is not executable"
+        return None
+    read, write = os.pipe()
+
+    def try_import() -> int:
+        try:
+            resolve(choices.handler or "")
+        except BaseException as error:                 # a module may call sys.exit when it is imported
+            is_ours = isinstance(error, BluequeError)
+            reason = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
+            os.write(write, reason.encode("utf-8", "backslashreplace")[:4000])
+            return 1
+        os.write(write, _IMPORTED)
+        return 0
+
+    pid = process.fork(try_import)
+    os.close(write)
+    # Not to the end of the pipe: what the module starts when it is imported may hold it open for ever.
+    said = os.read(read, 4096)
+    os.close(read)
+    process.signal_group(pid, signal.SIGKILL)
+    code = process.wait_for(pid)
+    if said == _IMPORTED:
+        return None
+    reason = said.decode("utf-8", "replace")
+    return f"cannot import the handler {choices.handler}: {reason or process.describe(code)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return where in the user's code an import broke."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "importlib" not in frame.filename and "blueque" not in frame.filename]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _shown(choices: Choices) -> str:
+    """Return which queues there are, and how a listener chooses among them."""
+    if len(choices.queues) == 1:
+        return f"queue {choices.queues[0]!r}"
+    weights = choices.weights if choices.select == "lottery" else {}
+    names = [f"{queue!r}={weights[queue]:g}" if queue in weights else repr(queue) for queue in choices.queues]
+    return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
+
+
+def _life(choices: Choices) -> Callable[[Spool, int, bool], int]:
+    """Return what a task process does from its fork on."""
+    asked = (choices.handler, choices.command, choices.max_bytes)
+    if choices.is_spawned:
+        return functools.partial(spawned.become, *asked)
+    return functools.partial(task_process.main, spawned.work_of(*asked))
+
+
+def _pool(choices: Choices) -> Pool | None:
+    if not choices.resources:
+        return None
+    return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
+
+
+def _preload(modules: list[str]) -> bool:
+    """Import them here, for all task processes to have; False: that is not to be done."""
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    except BaseException as error:                     # a module may call sys.exit when it is imported
+        log.error("cannot preload %s: %s: %s%s", name, type(error).__name__, error, _place(error))
+        return False
+    if modules:
+        gc.collect()
+        gc.freeze()
+    return True
+
+
+def _warm_up(choices: Choices) -> None:
+    """Do once what every task process would do again, without running a line of the user's."""
+    if choices.handler is not None:
+        importlib.machinery.PathFinder.find_spec(choices.handler.partition(".")[0].partition(":")[0])
+    gc.collect()
+    gc.freeze()                                        # else a collection in a task process copies all that we share with it
+
+
+def _prune(choices: Choices) -> None:
+    spool = Spool(choices.spool, choices.max_bytes)
+    os.nice(10)                                        # there may be many files to look at
+    try:
+        removed = spool.prune(time.time() - choices.keep)
+        shrunk = spool.shrink(choices.spool_limit)
+    except OSError as error:
+        log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
+    else:
+        if removed or shrunk.removed:
+            log.info("prune spool=%s attempts=%d bytes=%d", choices.spool, removed + shrunk.removed, shrunk.size)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:                          # before there is anybody to take nothing new
+        sys.exit(130)
