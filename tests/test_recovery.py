@@ -11,13 +11,13 @@ import os
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 import redis as redis_py
+from clock import Clock
 from running import PATIENCE
 
-from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, settings
+from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, recovery, settings
 from blueque.recovery import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
 from blueque.settings import Timing
@@ -26,6 +26,12 @@ FAR = "far_7"
 ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}
 LEASE, LOST_AFTER = 0.5, 1.0
 SAFE = {"retry": Retry(max=0, interruptions=3).to_text()}
+time = Clock()
+
+
+@pytest.fixture(autouse=True)
+def _by_our_clock(monkeypatch):
+    monkeypatch.setattr(recovery, "time", time)
 
 
 @pytest.fixture
