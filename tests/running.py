@@ -160,8 +160,9 @@ class Listener(Program):
 class Programs:
     """What a test starts, all in one directory, which is also where the handlers lie."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, environ: Mapping[str, str] | None = None) -> None:
         self.url, self.directory = url, directory
+        self._environ = environ or {}                  # of all of them
         self.client = Client(url, patience=PATIENCE)
         self._mark = uuid.uuid4().hex
         self._started: list[subprocess.Popen[bytes]] = []
@@ -234,7 +235,7 @@ class Programs:
         self, command: list[str], environ: Mapping[str, str] | None = None, **options: Any
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        own = {"PYTHONPATH": path, MARK: self._mark, **(environ or {})}
+        own = {"PYTHONPATH": path, MARK: self._mark, **self._environ, **(environ or {})}
         name = str(self.directory / f"program{len(self._started)}")
         printed, log = Path(f"{name}.out"), Path(f"{name}.log")
         with printed.open("ab") as stdout, log.open("ab") as stderr:
@@ -275,6 +276,16 @@ def terminal() -> Iterator[Terminal]:
         yield opened
     finally:
         opened.close()
+
+
+def patched(**modules: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of a program of ours in which constants have other values.
+
+    modules: of blueque, each with what to set in it: `publisher={"PACE": 0.05}`; of those in blueque.cli, `cli_logs`.
+    """
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "patched"), str(ROOT), os.environ.get("PYTHONPATH")]))
+    values = {f"blueque.{name.replace('cli_', 'cli.')}": constants for name, constants in modules.items()}
+    return {"PYTHONPATH": path, "PATCHED_BY_TEST": json.dumps(values)}
 
 
 def clean_environment() -> dict[str, str]:

@@ -19,7 +19,7 @@ from handlers import (
     owner,
     pid_of,
 )
-from running import Programs, is_there, state_of, until
+from running import Programs, is_there, patched, state_of, until
 
 from blueque import Client, NotCancellable, Retry
 from blueque.embedded import running_server
@@ -27,10 +27,13 @@ from blueque.embedded import running_server
 SOON = 5.0                                             # seconds; the listeners here beat every ten, so no beat has helped
 
 
+QUICK = patched(attending={"QUIET": 0.1})             # a listener would hear of orders after a second only
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A listener that tests share which do not harm it."""
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("cancel")) as programs:
+    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("cancel"), QUICK) as programs:
         programs.write(WORK)
         programs.listener("work:run", slots=3, grace="0.5s")
         yield programs
@@ -38,7 +41,7 @@ def shared(tmp_path_factory):
 
 @pytest.fixture
 def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+    with Programs(url, tmp_path, QUICK) as programs:
         programs.write(WORK)
         yield programs
 
@@ -227,7 +230,7 @@ def test_an_adopted_task_can_be_cancelled(programs):
 
 
 def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_it(own_server, tmp_path):
-    with Programs(own_server.url, tmp_path) as programs:
+    with Programs(own_server.url, tmp_path, QUICK) as programs:
         programs.write(WORK)
         listener = programs.listener("work:run")
         task = begin(programs)
@@ -243,7 +246,7 @@ def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_i
 
 
 def test_a_running_task_can_be_cancelled_after_a_restart_of_redis(own_server, tmp_path):
-    with Programs(own_server.url, tmp_path) as programs:
+    with Programs(own_server.url, tmp_path, QUICK) as programs:
         programs.write(WORK)
         programs.listener("work:run")
         task = begin(programs)

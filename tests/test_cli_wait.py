@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from running import Programs, until
+from running import Programs, patched, until
 from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 WORK = """
@@ -30,8 +30,9 @@ WORK = """
 
 
 @pytest.fixture
-def work(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+def work(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("blueque.cli.run.PACE", 0.05)
+    with Programs(url, tmp_path, patched(publisher={"PACE": 0.05})) as programs:
         programs.write(WORK)
         yield programs
 

@@ -273,7 +273,9 @@ def test_what_waits_in_other_lines_counts_as_well(feed, few, client, priority, o
     assert client.get_inspector().pending("video") == 8
 
 
-def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli):
+def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(feeding, "LONGEST", 0.2)
+    monkeypatch.setattr(feeding, "PACE", 0.2)
     lines(tmp_path / "a.jsonl", [{"n": n} for n in range(20)])
     stop = threading.Event()
     seen = []
@@ -284,13 +286,13 @@ def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli):
 
     thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 10, "stop": stop, "progress": look})
     thread.start()
-    until(lambda: len(seen) > 8, what="looks that are a second apart")
+    until(lambda: len(seen) > 8, what="looks that are far apart")
     began, calls = time.monotonic(), seen[-1]
     until(lambda: len(seen) > 11, what="three more looks")
     stop.set()
     thread.join(10)
 
-    assert time.monotonic() - began > 1.5
+    assert time.monotonic() - began > 0.3
     assert seen[11] - calls <= 6
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import forked
 import pytest
 from running import until
 
@@ -145,5 +146,5 @@ def _shell(script: str, directory: Path, environ: dict[str, str]) -> Iterator[su
 
 @functools.cache
 def _help(program: str, *verb: str) -> str:
-    command = [sys.executable, "-P", "-m", MODULES[program], *verb, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    module = MODULES[program].removeprefix("blueque.cli.")
+    return str(forked.run([*verb, "--help"], os.environ, program=module).stdout)

@@ -6,11 +6,12 @@ import os
 import signal
 
 import pytest
-from running import Programs, outcome, until
+from running import Programs, outcome, patched, until
 from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import stack as stacks
 from blueque.attempt import Attempt
+from blueque.cli import stack as cli_stack
 
 WORK = """
     import threading, time
@@ -37,8 +38,10 @@ WORK = """
 
 
 @pytest.fixture
-def work(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+def work(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_stack, "PACE", 0.05)
+    monkeypatch.setattr(cli_stack, "QUIET", 0.5)
+    with Programs(url, tmp_path, patched(publisher={"PACE": 0.05})) as programs:
         programs.write(WORK)
         yield programs
 
