@@ -137,12 +137,36 @@ CASES = [
         {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
     ),
     Case(
-        "status", "What status reads",
+        "status", "What status takes",
         "200 queues with two listeners and six running tasks each, and 10,000 tasks in all, or a million: the look of "
-        "`blueque status` in a program that runs already. It must not grow with the tasks.",
-        looking.overview, [("p50", "p50 ms"), ("p95", "p95 ms")], None,
-        [Target("status, 200 queues, a million tasks", "300 ms", 300.0, False, ("many", "p50"), unit=" ms")],
-        {"few": "10,000 tasks", "many": "1,000,000 tasks"},
+        "`blueque status` in a program that runs already, and the whole program, from its start to its end, with its "
+        "output into a pipe. Neither may grow with the tasks.",
+        looking.overview,
+        [("p50", "the look, p50 ms"), ("p95", "the look, p95 ms"), ("whole", "whole program, p50 ms")], None,
+        [
+            Target("status, 200 queues, a million tasks", "300 ms", 300.0, False, ("many", "whole"), unit=" ms"),
+            Target(
+                "status, 200 queues, a million tasks", "1.2 x the time with 10,000", 1.2, False, ("many", "whole"),
+                ("few", "whole"),
+            ),
+        ],
+        {"few": "10,000 tasks", "many": "1,000,000 tasks"}, plot="none",
+    ),
+    Case(
+        "help", "What help takes",
+        "A program from its start to its end: Python alone, Python that imports click, `blueque --help`, and the help of "
+        "that verb which takes longest.",
+        looking.help_of_verbs, [("p50", "p50 ms")], None,
+        [
+            Target("help of the slowest verb", "150 ms", 150.0, False, ("verb", "p50"), unit=" ms"),
+            Target("help of the slowest verb", "2.5 x `import click`", 2.5, False, ("verb", "p50"), ("click", "p50")),
+            Target("help of the slowest verb", "times `python -c pass`", None, False, ("verb", "p50"), ("pass", "p50")),
+        ],
+        {
+            "pass": "`python -c pass`", "click": '`python -c "import click"`', "help": "`blueque --help`",
+            "verb": "`blueque VERB --help`",
+        },
+        plot="none",
     ),
     *PIPELINE_CASES,
 ]

@@ -1,46 +1,86 @@
-"""Case of looking: what `blueque status` reads, with few tasks in Redis and with many."""
+"""Cases of looking: `blueque status` with few tasks in Redis and with many, and the help of verbs, which needs none."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from bench.rounds import percentile
+from bench.rounds import median, percentile
 from bench.setting import Bench, Outcome, Values, open_stage
-from bench.stage import Stage
+from bench.stage import RunFailed, Stage
+from bench.venvs import ROOT, clean_environment
 from blueque import keys, protocol
+from blueque.cli.main import _VERBS
 from blueque.connection import Command
 
 QUEUES, LISTENERS, RUNNING = 200, 2, 6                 # listeners and running tasks are of each queue
-LOOKS = 20
+LOOKS = 20                                             # and as many starts of a program
+STARTS = 5                                             # of each verb, to find the slowest
 AT_ONCE = 4000                                         # commands in one write
 
 
 def overview(bench: Bench) -> Outcome:
-    """The same look at two servers, in turn."""
-    outcome = Outcome()
+    """The same look at two servers, in turn: in a program that runs already, and the program as a whole."""
+    outcome, looks = Outcome(), bench.scaled(LOOKS, 2)
     with contextlib.ExitStack() as stack:
         runs = {}
         for row, count in {"few": bench.scaled(10_000, QUEUES), "many": bench.scaled(1_000_000, QUEUES)}.items():
             stage = stack.enter_context(open_stage())
             _fill(stage, max(count // QUEUES, 1))
-            runs[row] = functools.partial(_look, stage)
+            runs[row] = functools.partial(_look, stage, looks)
         bench.in_turn(outcome, runs)
     return outcome
 
 
-def _look(stage: Stage) -> Values:
+def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(_VERBS)) -> Outcome:
+    """The help of the verb that takes longest, beside that of `blueque`, and what Python and click take without us."""
+    outcome, starts = Outcome(), bench.scaled(LOOKS, 2)
+    took = {verb: min(_starts([*_PROGRAM, verb, "--help"], bench.scaled(STARTS, 1))) for verb in verbs}
+    outcome.facts["slowest"] = slowest = max(took, key=lambda verb: took[verb])
+    commands = {
+        "pass": [sys.executable, "-c", "pass"], "click": [sys.executable, "-c", "import click"],
+        "help": [*_PROGRAM, "--help"], "verb": [*_PROGRAM, slowest, "--help"],
+    }
+
+    def run(command: list[str]) -> Values:
+        return {"p50": median(_starts(command, starts))}
+
+    bench.in_turn(outcome, {row: functools.partial(run, command) for row, command in commands.items()})
+    return outcome
+
+
+# As bin/blueque starts it.
+_PROGRAM = [sys.executable, "-P", "-m", "blueque.cli.main"]
+
+
+def _look(stage: Stage, looks: int) -> Values:
     inspector = stage.client.get_inspector()
     inspector.overview()                               # the first one connects
     took = []
-    for _ in range(LOOKS):
+    for _ in range(looks):
         began = time.perf_counter()
         inspector.overview()
         took.append(1000 * (time.perf_counter() - began))
-    return {"p50": percentile(took, 50), "p95": percentile(took, 95)}
+    whole = _starts([*_PROGRAM, "status"], looks, BLUEQUE_REDIS_URL=stage.url)
+    return {"p50": percentile(took, 50), "p95": percentile(took, 95), "whole": percentile(whole, 50)}
+
+
+def _starts(command: list[str], times: int, **more: str) -> list[float]:
+    """Run a program so often, with its output into a pipe, and return how many milliseconds each run has taken."""
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT), **more}
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        took.append(1000 * (time.perf_counter() - began))
+        if done.returncode:
+            raise RunFailed(f"{' '.join(command[-2:])}: exit {done.returncode}: {done.stderr.strip()[-200:]}")
+    return took
 
 
 def _fill(stage: Stage, each: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from bench import cases, producing, raw, report, rounds, systems, working
+from bench import cases, looking, producing, raw, report, rounds, systems, working
 from bench.case import Case, Target
 from bench.load import Quiet, busy_share
 from bench.setting import Bench, Outcome, open_stage, reason
@@ -167,6 +167,17 @@ def test_a_tiny_run_of_blueque_alone_brings_numbers() -> None:
     assert enqueued.rows["blueque"]["rate"][0] > 0 and enqueued.rows["raw"]["rate"][0] > 0
     assert drained.rows["blueque"]["rate"][0] > 0 and drained.rows["forks"]["rate"][0] > 0
     assert len(picked.samples["blueque"]) == 3
+
+
+def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.0001, quiet=Quiet(0.0))
+        looks, helps = looking.overview(bench), looking.help_of_verbs(bench, ["status", "config"])
+
+    assert looks.failed == helps.failed == {}
+    assert all(its["whole"][0] > its["p50"][0] > 0 for its in looks.rows.values()) and len(looks.rows) == 2
+    assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
+    assert helps.facts["slowest"] in ("status", "config")
 
 
 def shape(found: dict[str, Any]) -> list[Any]:
