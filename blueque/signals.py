@@ -7,12 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
 
 
 RESIZED = signal.SIGWINCH                              # the terminal has another size
+CONTINUED = signal.SIGCONT                             # after a stop, by fg
 
 
 class Signals:
@@ -48,6 +49,41 @@ class Signals:
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
+
+
+class Interruptions:
+    """Has something left before a signal stops or ends this process, and taken up again when it goes on after a stop.
+
+    They may come at any moment, in the middle of a write, too. What is ignored stays so. To be used in the main thread.
+    """
+
+    def __init__(self, leave: Callable[[], object], take_up: Callable[[], object]) -> None:
+        self._leave, self._take_up = leave, take_up
+        handlers = {
+            signal.SIGTSTP: self._stop, CONTINUED: self._go_on, signal.SIGTERM: self._end, signal.SIGHUP: self._end,
+        }
+        self._old = {
+            number: signal.signal(number, handler)
+            for number, handler in handlers.items()
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
+
+    def restore(self) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._end(number, frame)                       # it returns after a stop, and where nobody could have us go on
+        signal.signal(number, self._stop)
+        self._take_up()
+
+    def _go_on(self, number: int, frame: object) -> None:
+        self._take_up()                                # after a SIGSTOP, too, of which we are not told
+
+    def _end(self, number: int, frame: object) -> None:
+        self._leave()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)                   # so that whoever waits for us sees what it was
 
 
 class Echoes:

@@ -19,20 +19,22 @@ from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 
-LEAVES = b"\x1b[?1049l"
+ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
+# A shell that has jobs, and takes the first one up again when somebody presses Enter.
+SHELL = ["sh", "-c", 'set -m; "$@"; read line; fg > /dev/null', "sh"]
 
 
 class Seen:
     """A program on a terminal, and what it has drawn so far."""
 
-    def __init__(self, environ, *arguments):  # noqa: F811
+    def __init__(self, environ, *arguments, shell=()):  # noqa: F811
         self.ours, theirs = pty.openpty()
         self.theirs = os.dup(theirs)
         self.resize(24, 80)
         self.before = termios.tcgetattr(theirs)
         environ = {name: value for name, value in environ.items() if name != "COLUMNS"}
         self.program = subprocess.Popen(
-            [*PROGRAM, *arguments], env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            [*shell, *PROGRAM, *arguments], env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
@@ -53,11 +55,16 @@ class Seen:
 
     def leave(self, key):
         os.write(self.ours, key)
+        return self.left()
+
+    def left(self):
         code = self.program.wait(15)
-        self.shows("\x1b[?1049l")
-        after = termios.tcgetattr(self.theirs)
-        assert after == self.before
+        self.shows(LEAVES.decode())
+        assert self.is_as_before()
         return code
+
+    def is_as_before(self):
+        return termios.tcgetattr(self.theirs) == self.before
 
     def close(self):
         self.program.kill()
@@ -70,8 +77,8 @@ class Seen:
 def on_screen(environ):  # noqa: F811
     opened = []
 
-    def on_screen(*arguments):
-        opened.append(Seen(environ, *arguments))
+    def on_screen(*arguments, **more):
+        opened.append(Seen(environ, *arguments, **more))
         return opened[-1]
 
     yield on_screen
@@ -104,7 +111,58 @@ def test_it_shows_what_runs_and_leaves_the_terminal_as_it_was(on_screen, redis, 
     code = seen.leave(key)
 
     assert code == 0
-    assert seen.drawn.count(b"\x1b[?1049h") == seen.drawn.count(LEAVES) == 1
+    assert seen.drawn.count(ENTERS) == seen.drawn.count(LEAVES) == 1
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_draws_anew(on_screen, redis, running):
+    seen = on_screen("top", "--every", "60", shell=SHELL)
+    seen.shows("runs-1")
+
+    os.write(seen.ours, b"\x1a")
+    seen.shows(LEAVES.decode())
+    until(seen.is_as_before, what="the terminal as it was")
+    progress(redis, "45/50 parts")
+    os.write(seen.ours, b"\n")
+
+    seen.shows("90 %", "45/50 parts")
+    assert not seen.is_as_before()
+    assert seen.leave(b"q") == 0
+    assert seen.drawn.count(ENTERS) == seen.drawn.count(LEAVES) == 2
+
+
+def test_ctrl_z_where_nobody_could_have_it_go_on_draws_anew(on_screen, redis, running):
+    seen = on_screen("top", "--every", "60")
+    seen.shows("runs-1")
+
+    os.write(seen.ours, b"\x1a")
+    until(lambda: seen.shows("q leaves") and seen.drawn.count(ENTERS) == 2, what="it drawn again")
+
+    assert seen.leave(b"q") == 0
+    assert seen.drawn.count(LEAVES) == 2
+
+
+def test_a_stop_that_it_is_not_told_of_leaves_it_the_terminal_that_it_needs(on_screen, redis, running):
+    seen = on_screen("top", "--every", "60")
+    seen.shows("runs-1")
+
+    seen.program.send_signal(signal.SIGSTOP)
+    os.waitpid(seen.program.pid, os.WUNTRACED)
+    termios.tcsetattr(seen.theirs, termios.TCSANOW, seen.before)   # as a shell does
+    progress(redis, "45/50 parts")
+    seen.program.send_signal(signal.SIGCONT)
+
+    seen.shows("90 %", "45/50 parts")
+    assert seen.leave(b"q") == 0                       # a key alone, without Enter
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(on_screen, redis, running, number):
+    seen = on_screen("top", "--every", "60")
+    seen.shows("runs-1")
+
+    seen.program.send_signal(number)
+
+    assert seen.left() == -number
 
 
 def test_it_follows_the_size_of_the_terminal(on_screen, redis, running):
@@ -160,4 +218,4 @@ def test_without_a_redis_at_first_it_is_an_error_on_an_untouched_terminal(on_scr
     seen = on_screen("top")
 
     assert seen.program.wait(15) == 69
-    assert b"\x1b[?1049h" not in seen.shows("no Redis at").encode()
+    assert ENTERS not in seen.shows("no Redis at").encode()

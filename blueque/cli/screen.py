@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -10,14 +11,14 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 
 import click
 
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.errors import RedisAway
-from blueque.signals import RESIZED, Signals
+from blueque.signals import CONTINUED, RESIZED, Interruptions, Signals
 
 # The other screen, no cursor, and lines that are too long are cut; and all of it back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -25,38 +26,66 @@ _QUITS = (b"q", b"Q", b"\x04", b"")                    # the last: there is nobo
 
 
 class Screen:
-    """The terminal of this process."""
+    """The terminal of this process; it is left, too, when a signal stops or ends us."""
 
     def __enter__(self) -> Screen:
+        self._output = sys.stdout                      # a look has another one
+        self._output.flush()
         self._before = termios.tcgetattr(sys.stdin)
-        self._signals = Signals([RESIZED])
-        tty.setcbreak(sys.stdin)                       # Ctrl-C still is one
-        self._write(_ENTER)
+        self._is_entered = False
+        self._lines: Sequence[str] = ()
+        self._signals = Signals([RESIZED, CONTINUED])
+        self._interruptions = Interruptions(self._leave, self._enter)
+        self._enter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._write(_LEAVE)
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+        self._leave()
+        self._interruptions.restore()
+        self._leave()                                  # should a stop have come in between
         self._signals.restore()
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines, those that there is room for."""
+        self._lines = lines
         self._write("\x1b[H" + "\x1b[K\n".join(lines[: height()]) + "\x1b[K\x1b[J")
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the terminal has another size; tell whether somebody wants to leave."""
+        """Wait so long, or until the terminal is another; tell whether somebody wants to leave."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([sys.stdin, self._signals.fileno()], [], [], left)
             if sys.stdin in ready and os.read(sys.stdin.fileno(), 1) in _QUITS:
                 return True
             if self._signals.take():
+                self.draw(self._lines)                 # the next look may take its time
                 break
         return False
 
+    def _enter(self) -> None:
+        while True:
+            try:
+                tty.setcbreak(sys.stdin)               # Ctrl-C still is one
+                break
+            except termios.error as error:             # in the background it stops us, and a SIGCONT interrupts it
+                if error.args[0] != errno.EINTR:
+                    raise
+        if not self._is_entered:
+            self._is_entered = True
+            self._write(_ENTER)
+
+    def _leave(self) -> None:
+        if self._is_entered:
+            self._is_entered = False
+            with suppress(OSError, termios.error):     # the terminal may be gone
+                self._write(_LEAVE)
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        # Past its buffer, which cannot be used in the middle of its own use: a signal may come there.
+        left = text.encode(self._output.encoding, self._output.errors or "strict")
+        while left:
+            left = left[os.write(self._output.fileno(), left) :]
 
 
 class _Page(io.StringIO):
