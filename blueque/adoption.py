@@ -78,7 +78,7 @@ class Adoption:
             else:
                 log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
                 try:
-                    self._listeners.of(task.queue).release(task)
+                    self._listeners.of(task.queue).release(task, "former_life")
                 except NotOwner as error:              # cancelled meanwhile
                     log.info("%s", error)
         return started

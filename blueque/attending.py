@@ -304,7 +304,7 @@ class Attending:
             elif record["status"] == "failed" and watch.reason == "cancelled":
                 processor.confirm_cancel(record)
             elif self._is_to_go_on(watch, record):
-                processor.release()
+                processor.release(watch.reason or watch.asked_for)
             else:
                 has_checkpoint = checkpoint_files.exists(watch.attempt.path)
                 processor.report(record, None if watch.reason == "stopped" else default, has_checkpoint)
@@ -349,7 +349,7 @@ class Attending:
         """Let go of an attempt whose process is gone without a word: nobody knows how far it had come."""
         processor = self._client.get_processor(watch.task)
         if not watch.attempt.has_begun():
-            processor.release()                        # nothing of it has run
+            processor.release("not_begun")
             return
         listener, defaults = self._listeners.of(watch.task.queue), self._defaults.of(watch.task.queue)
         lost_with = watch.lost_with or {"lost_node": listener.node}

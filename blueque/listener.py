@@ -299,9 +299,13 @@ class Listener:
         tasks = [inspector.task(task_id) for task_id in inspector.reserved(self.queue, self.node)]
         return [task for task in tasks if task.status in ("reserved", "started") and task.node == self.node]
 
-    def release(self, task: Task) -> str:
-        """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release"."""
-        status = protocol.release(self._redis, self.queue, task.id, task.token, task.node or "", time.time())
+    def release(self, task: Task, reason: str | None = None) -> str:
+        """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release".
+
+        reason: why, in a word, for its history.
+        """
+        now, node = time.time(), task.node or ""
+        status = protocol.release(self._redis, self.queue, task.id, task.token, node, now, reason=reason)
         lock = task.fields.get("lock")
         if lock is not None:
             self._do_for_others(lambda: protocol.wake_waiting(self._redis, lock))
@@ -400,7 +404,7 @@ class Listener:
         # Keep its token until that is known: with another it would be taken for one of a former life.
         self._tokens[task.id] = task.token or ""
         with contextlib.suppress(NotOwner):            # we were found dead: somebody else has put it in line
-            self.release(task)
+            self.release(task, "needs_taken")
         del self._tokens[task.id]
         log.info("release task=%s queue=%s node=%s: what it needs is taken", task.id, self.queue, self.node)
 

@@ -65,14 +65,16 @@ class Processor:
             record |= {"error_type": class_name(type(error)), "error_types": class_names(type(error))}
         self.report(record)
 
-    def release(self) -> str:
+    def release(self, reason: str | None = None) -> str:
         """Hand the task back: it is the next in line again, at no cost. Return the status that it has now.
 
+        reason: why, in a word, for its history.
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
         now, facts = time.time(), self._last_files()
-        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, now, facts)
-        log.info("release task=%s queue=%s node=%s status=%s", self._task.id, self._queue, self._node, status)
+        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, now, facts, reason)
+        told = self._task.id, self._queue, self._node, status, reason
+        log.info("release task=%s queue=%s node=%s status=%s reason=%s", *told)
         self._wake_waiting()
         return status
 

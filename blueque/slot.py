@@ -338,8 +338,9 @@ class Slot:
         return Watch(task, attempt, pid, limits, is_child, self._listeners.of(task.queue).instance, tree)
 
     def _hand_back(self, task: Task) -> None:
+        reason = "stopped" if self._orders.now is Order.STOP else "drain"
         try:
-            self._orders.insist(lambda: self._listeners.of(task.queue).release(task), self._trouble)
+            self._orders.insist(lambda: self._listeners.of(task.queue).release(task, reason), self._trouble)
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)
 

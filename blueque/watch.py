@@ -69,7 +69,7 @@ class Watch:
         self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
         self._warned: set[str] = set()
         self._stack = task.fields.get("stack")         # answered by the listener that had it before us
-        self._asked_for: set[str] = set()              # why it should come to an end by itself
+        self._asked_for: dict[str, None] = {}          # why it should come to an end by itself, in order
         self._kill_at = NEVER
         self._stopping: Stopping | None = None         # of what is left when the process itself has ended
 
@@ -96,10 +96,15 @@ class Watch:
             self._signal(signal.SIGKILL)
             self._kill_at = NEVER
 
+    @property
+    def asked_for(self) -> str | None:
+        """Why the task should first have come to an end by itself; None: we have not asked it to."""
+        return next(iter(self._asked_for), None)
+
     def ask(self, reason: str) -> None:
         """Have the task know that it should come to an end by itself; reason: in a word."""
         is_first = not self._asked_for
-        self._asked_for.add(reason)
+        self._asked_for[reason] = None
         if not is_first:
             return
         log.info("asking task=%s pid=%d to stop: %s", self.task.id, self.pid, reason)
@@ -112,7 +117,7 @@ class Watch:
         """Let the task go on, if it was asked to stop for this reason only and has not taken notice."""
         if reason not in self._asked_for:
             return
-        self._asked_for.discard(reason)
+        del self._asked_for[reason]
         if self._asked_for:
             return
         log.info("not asking task=%s pid=%d to stop any more: %s", self.task.id, self.pid, reason)

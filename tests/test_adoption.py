@@ -469,6 +469,8 @@ def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_ag
     done = ended(programs.client, task_id)
     assert (done.result, done.attempt, done.failures, done.interruptions) == ("done", attempt, None, None)
     ended(programs.client, following)
+    released = [event.facts for event in programs.client.get_history(task_id).events if event.event == "released"]
+    assert released == ([{"reason": "not_begun"}] if status == "started" else [])
     assert [run.task for run in ledger(programs)] == [task_id, following]
     assert is_sound(programs.client)
 

@@ -384,17 +384,17 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli
     claim = beside.pool.claim({"gpu": 1})
     release, tried = here.release, []
 
-    def fail_once(task):
-        tried.append(task.id)
+    def fail_once(task, reason):
+        tried.append((task.id, reason))
         if len(tried) == 1:
             raise RedisAway("in a test")
-        return release(task)
+        return release(task, reason)
 
     here.release = fail_once
     with pytest.raises(RedisAway):
         here.take()
     assert here.take() is None
-    assert cli.lrange("blueque_line_0,gpu=1_video", 0, -1) == ["a"]
+    assert cli.lrange("blueque_line_0,gpu=1_video", 0, -1) == ["a"] and tried == 2 * [("a", "needs_taken")]
     claim.close()
     assert here.take().id == "a" and here.claim is not None
 

@@ -155,7 +155,7 @@ def known(word: str, values: Values) -> Any:
     found = {
         "ERROR_TYPE": facts.get("error_type"), "LAST_ERROR": facts.get("last_error"),
         "LAST_ERROR_TYPE": facts.get("last_error_type"), "BY": who.get("cancelled_by", "bob"),
-        "REASON": who.get("cancel_reason"),
+        "REASON": values.get("REASON") or who.get("cancel_reason"),
     }
     return found[name] if name in found else values[name]
 
@@ -847,7 +847,7 @@ def release(redis: Redis) -> None:
 
 
 def release_with_facts(redis: Redis) -> None:
-    protocol.release(redis, Q, "t1", T, NODE, 9.25, MEASURED)
+    protocol.release(redis, Q, "t1", T, NODE, 9.25, MEASURED, "drain")
 
 
 def confirm_cancel(redis: Redis) -> None:
@@ -955,6 +955,7 @@ LOG = {
 }
 RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
 ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
+WHY = {**ENDED_BY_ORDER, "REASON": "drain"}
 TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
@@ -1395,7 +1396,7 @@ SAMPLES = [
     Sample("retry", "another's", given(registered(), reserved("t1", token="token-2")), retry(None), RETRIED,
            until="MULTI", refuses=NotOwner),
     Sample("release", "reserved", given(registered(), reserved("t1")), release, END),
-    Sample("release", "started", given(registered(), started("t1")), release_with_facts, ENDED_BY_ORDER, [STARTED]),
+    Sample("release", "started", given(registered(), started("t1")), release_with_facts, WHY, [STARTED]),
     Sample("release", "holding a lock", given(registered(), started("t1"), holding), release, {**END, **SHARED},
            [STARTED, *HOLDS, *IN_LOCKED_LINE]),
     Sample("release", "urgent", given(registered(), reserved("t1"), urgent), release, {**END, **URGENT}, [OTHER_LINE]),

@@ -269,13 +269,15 @@ def test_blueque_history_tells_it_in_a_table(run, redis, at_work):  # noqa: F811
 def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
-    protocol.release(redis, Q, "t1", "token", NODE, 12.5)
+    protocol.release(redis, Q, "t1", "token", NODE, 12.5, reason="drain")
 
     def shown(*arguments):
         return CliRunner().invoke(blueque, ["history", "t1", *arguments], obj=Invocation(url=url)).stdout
 
     assert "1.0 s  " in shown() and "  handed back  " in shown() and "released" not in shown()
-    assert json.loads(shown("--json"))["items"][-1]["event"] == "released"
+    assert shown().splitlines()[-1].endswith("  its listener drains")
+    told = json.loads(shown("--json"))["items"][-1]
+    assert (told["event"], told["facts"]) == ("released", {"reason": "drain"})
 
 
 def test_blueque_history_as_json(run, redis, at_work):  # noqa: F811

@@ -106,12 +106,14 @@ def asked(programs, task):
     return (programs.directory / f"asked.{task.id}").read_text().strip()
 
 
-def goes_on(programs, task_id):
-    """See that the task is the next in line at no cost, and let another node run it."""
+def goes_on(programs, task_id, reason):
+    """See that the task is the next in line at no cost, and why, and let another node run it."""
     waiting = programs.client.get_task(task_id)
     assert (waiting.status, waiting.attempt, waiting.failures, waiting.interruptions, waiting.error, waiting.last_error) == (
         "pending", 1, None, None, None, None
     )
+    *_, released = programs.client.get_history(task_id).events
+    assert (released.event, released.facts) == ("released", {"reason": reason})
     programs.listener("work:run", spool="elsewhere")
     done = ended(programs.client, task_id)
     assert (done.status, done.result) == ("complete", ["the last", 2])
@@ -135,7 +137,7 @@ def test_drained_a_task_that_looks_hands_itself_back_and_goes_on_elsewhere_befor
     assert asked(programs, task) == "drain"
     assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, task.id]       # taken from the tail
     queue.cancel(following)
-    goes_on(programs, task.id)
+    goes_on(programs, task.id, "drain")
 
 
 def test_drained_a_task_that_looks_may_finish_too_and_one_that_does_not_is_waited_for(programs):
@@ -159,7 +161,7 @@ def test_left_behind_a_task_is_not_asked_until_somebody_drains_its_node(programs
     assert not (files(programs, task) / "stop").exists() and is_there(task.pid)
     protocol.order(programs.client._redis, "work", task.node, "drain", "ann")
     until(lambda: programs.left() == [], what="the leaving of the listener")
-    goes_on(programs, task.id)
+    goes_on(programs, task.id, "drain")
 
 
 # Stop
@@ -169,7 +171,7 @@ def test_stopped_a_task_that_looks_has_its_grace_and_needs_no_policy(programs):
     task = begin(programs, "hand_back")
     assert listener.stop() == 0
     assert asked(programs, task) == "stopped"
-    goes_on(programs, task.id)
+    goes_on(programs, task.id, "stopped")
 
 
 def test_stopped_a_task_that_does_not_look_dies_as_ever_and_goes_on_from_its_newest_checkpoint(programs):
@@ -179,7 +181,7 @@ def test_stopped_a_task_that_does_not_look_dies_as_ever_and_goes_on_from_its_new
     assert listener.stop() == 0
     failed = programs.client.get_task(once.id)
     assert (failed.status, failed.error) == ("failed", "stopped by operator: killed by SIGTERM")
-    goes_on(programs, safe.id)
+    goes_on(programs, safe.id, "stopped")
     programs.client.get_queue("work").requeue(once.id)
     assert ended(programs.client, once.id).result == ["the last", 2]
 
@@ -204,6 +206,8 @@ def test_near_a_limit_it_is_asked_if_there_is_a_lead(house):
     done = ended(house.client, task.id)
     assert (done.result, done.failures, done.last_error) == (["the last", 2], None, None)
     assert asked(house, task) == "time_limit"
+    (reason,) = [event.facts for event in house.client.get_history(task.id).events if event.event == "released"]
+    assert reason == {"reason": "time_limit"}
 
 
 def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless_for_something_else(tmp_path):

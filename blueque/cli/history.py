@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from blueque.history import Event
 
 _WORDS = {"released": "handed back"}                   # what people call it; JSON has the name
+_REASONS = {
+    "drain": "its listener drains", "stopped": "its listener was stopped", "needs_taken": "what it needs was taken",
+    **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
+    "not_begun": "nothing of it has run", "former_life": "reserved by a former life of its listener",
+}
 _COLUMNS = [
     Column("WHEN"), Column("AFTER", True), Column("ATTEMPT", True), Column("EVENT"), Column("BY", can_shrink=True),
     Column("FACTS", can_shrink=True),
@@ -90,6 +95,9 @@ def _facts(event: Event) -> str:
     kind, error = told.pop("error_type", None), told.pop("error", None)
     if error is not None:
         words.append(str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}")
+    reason = told.pop("reason", None) if event.event == "released" else None
+    if reason is not None:
+        words.append(_REASONS.get(str(reason), str(reason)))
     words += [f"{name} {value}" for name, value in told.items()]
     return ", ".join(words)
 

@@ -198,11 +198,13 @@ def retry(
 
 
 def release(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None
+    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None,
+    reason: str | None = None,
 ) -> str:
     """Hand an attempt back: the task is the next in line again. Return the status that it has now.
 
     A task that somebody wants cancelled is cancelled instead.
+    reason: why, in a word, for its history.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
@@ -219,7 +221,7 @@ def release(
                 ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *ending(token, None, now)),
                 *stand(queue, its.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *event(redis, queue, task, "released", node, its.past, now),
+                *event(redis, queue, task, "released", node, its.past, now, {"reason": reason}),
             ],
             "pending",
         )
