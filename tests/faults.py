@@ -57,6 +57,8 @@ class FaultProxy:
 
     def _forward(self, client: socket.socket) -> None:
         server = socket.create_connection(self._server)
+        for end in (client, server):                   # or it would wait for an acknowledgement, 40 ms each time
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open += [client, server]
         with client, server, contextlib.suppress(OSError):
             while True:

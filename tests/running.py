@@ -31,12 +31,14 @@ T = TypeVar("T")
 def until(look: Callable[[], T], seconds: float = PATIENCE, what: str = "it") -> T:
     """Look until there is something to see, and return it. For what another process does, and tells nobody."""
     deadline = time.monotonic() + seconds
+    pause = 0.005
     while True:
         seen = look()
         if seen:
             return seen
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.02)                 # or the looks would take the processor from what they wait for
 
 
 def outcome(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
@@ -187,8 +189,8 @@ class Programs:
         mark = f"{MARK}={self._mark}".encode()
         found = []
         for pid in _pids():
-            with contextlib.suppress(OSError):
-                if mark in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+                if mark in file.read().split(b"\0"):
                     found.append(pid)
         return [pid for pid in found if is_there(pid)]
 
@@ -313,7 +315,8 @@ def _pids() -> list[int]:
 def _stat(pid: int) -> list[str]:
     """Return the state and what follows it, see proc(5)."""
     try:
-        text = (Path("/proc") / str(pid) / "stat").read_text(errors="replace")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:     # of every process, again and again: so it is quick
+            data = file.read()
     except OSError:
         return [""] * 40
-    return text.rpartition(") ")[2].split()
+    return data.rpartition(b") ")[2].decode().split()

@@ -511,7 +511,7 @@ def test_a_redis_that_never_answers_is_an_error_when_patience_is_over(few):
             progress=lambda progress: notes.append(progress.note),
         )
 
-    assert 0.2 < time.monotonic() - began < 3
+    assert 0.1 < time.monotonic() - began < 3          # it has waited once at least
     assert notes == ["no Redis at redis://127.0.0.1:1/0: Connection refused; waiting"]
 
 
