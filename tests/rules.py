@@ -580,7 +580,7 @@ class Listeners(Machine):
         member = keys.started_member(node, self.model.tasks[task].owner["pid"], task)
         self.redis.read(
             ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
-            ("DEL", keys.task(task)), ("ZREM", keys.tasks(queue), task),
+            ("DEL", keys.task(task), keys.history(task), keys.recent(task)), ("ZREM", keys.tasks(queue), task),
         )
         self._forget_room(task)
         self.model.held[queue, node].remove(task)
