@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -579,6 +580,7 @@ def _ask(key: str, value: Any) -> Command:
     return ("SMEMBERS", key) if isinstance(value, set) else ("LRANGE", key, 0, -1)
 
 
+@functools.lru_cache(1024)                             # half a million times it is asked about some hundred keys
 def _is_hash(key: str) -> bool:
     return key.startswith((keys.task(""), keys.listener("", "")[:-1], keys.settings("")))
 
