@@ -104,13 +104,13 @@ def explore(
 
 
 class Explorer:
-    """Explores scenarios on one server."""
+    """Explores scenarios on one server; is_reduced: see Stepper."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, address: Address, is_reduced: bool) -> None:
+        self._address, self._is_reduced = address, is_reduced
 
     def ground(self, scenario: Scenario, bounds: tuple[int, int]) -> Ground:
-        return Ground(self._address, scenario, Bounds(*bounds))
+        return Ground(self._address, scenario, Bounds(*bounds), self._is_reduced)
 
     def __call__(self, scenario: Scenario, bounds: tuple[int, int], **limits: Any) -> Exploration:
         """Explore a scenario within these bounds; limits: see `explore`."""
@@ -122,31 +122,34 @@ class Explorer:
 
 
 @contextmanager
-def open_explorer() -> Iterator[Explorer]:
+def open_explorer(*, is_reduced: bool = True) -> Iterator[Explorer]:
     """Have a server and an explorer, for whom no time passes between two tries."""
     log = logging.getLogger("blueque")
     with running_server("--unixsocket", "redis.sock", "--appendonly", "no") as server, without_pauses(), process_table():
         was_disabled, log.disabled = log.disabled, True
         try:
-            yield Explorer(Address(f"unix://{server.directory}/redis.sock"))
+            yield Explorer(Address(f"unix://{server.directory}/redis.sock"), is_reduced)
         finally:
             log.disabled = was_disabled
 
 
 def soak(minutes: float, names: Sequence[str] = ()) -> int:
-    """Explore the longer bounds of these scenarios, or of all, for so long; return how many broke a rule."""
+    """Explore the longer bounds of these scenarios, or of all, for so long, unreduced; return how many broke a rule."""
     chosen = [SCENARIOS[name] for name in names] or OURS
     seed = random.randrange(2**32)
     print(f"seed {seed}", flush=True)
     spaces = [(scenario, pair) for scenario in chosen for pair in scenario.longer]
-    return _print_all(spaces, minutes * 60, random.Random(seed))
+    return _print_all(spaces, minutes * 60, random.Random(seed), is_reduced=False)
 
 
 def _print_all(
-    spaces: Sequence[tuple[Scenario, tuple[int, int]]], seconds: float = float("inf"), chance: random.Random | None = None
+    spaces: Sequence[tuple[Scenario, tuple[int, int]]],
+    seconds: float = float("inf"),
+    chance: random.Random | None = None,
+    is_reduced: bool = True,
 ) -> int:
     broken, began = 0, time.monotonic()
-    with open_explorer() as explorer:
+    with open_explorer(is_reduced=is_reduced) as explorer:
         for place, (scenario, pair) in enumerate(spaces):
             share = (seconds - (time.monotonic() - began)) / (len(spaces) - place)
             found = explorer(scenario, pair, seconds=share, chance=chance)

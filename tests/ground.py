@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import oracle
 from actors import drain
 from stepper import Actor, Bounds, Fault, Stepper
-from world import QUEUE, World
+from world import QUEUE, World, draw_as
 
 from blueque import keys
 from blueque.address import Address
 from blueque.audit import audit
-from blueque.connection import Command, Redis, exchange, raise_refusal
+from blueque.connection import Command, Redis, exchange, pack, raise_refusal
 from blueque.socket_connection import SocketConnection
 
 EVERY = frozenset(Fault)
@@ -54,13 +55,13 @@ class Scenario:
 
 
 class Ground:
-    """A server, on which one scenario is run within some bounds."""
+    """A server, on which one scenario is run within some bounds; is_reduced: see Stepper."""
 
-    def __init__(self, address: Address, scenario: Scenario, bounds: Bounds) -> None:
-        self.address, self.scenario, self.bounds = address, scenario, bounds
+    def __init__(self, address: Address, scenario: Scenario, bounds: Bounds, is_reduced: bool) -> None:
+        self.address, self.scenario, self.bounds, self.is_reduced = address, scenario, bounds, is_reduced
         self.redis = Redis(self._connect, 5.0)
         self._eye: SocketConnection | None = None      # for looks from whatever thread: only one runs at a time
-        self._beginning: list[Command] = []            # puts everything as the setup has left it
+        self._beginning: list[bytes] = []              # puts everything as the setup has left it
         self._given: dict[str, Any] = {}
         self._known: set[str] = set()
         self._known_at_first: set[str] = set()
@@ -71,12 +72,13 @@ class Ground:
         self._eye = self._connect()
         self.redis.read(("FLUSHALL",))
         world = self._world()
+        draw_as("setup")
         self.scenario.setup(world)
         self._given = world.given
         (names,) = self.redis.read(("KEYS", "*"))
         dumps = self.redis.read(*[("DUMP", name) for name in names]) if names else []
         restore = [("RESTORE", name, 0, dump) for name, dump in zip(names, dumps, strict=True)]
-        self._beginning = [("FLUSHALL",), *restore]
+        self._beginning = [pack(command) for command in [("FLUSHALL",), *restore]]
         self._known_at_first = set()
         oracle.read_state(self._eye, QUEUE, self._known_at_first)
 
@@ -88,9 +90,12 @@ class Ground:
         self._known = set(self._known_at_first)
         world = self._world()
         actors = [self._actor(name, world) for name in self.scenario.actors]
-        is_thorough = self.scenario.is_thorough
-        stepper = Stepper(self._connect, actors, self.bounds, self._look, prefix, is_thorough=is_thorough)
+        stepper = Stepper(
+            self._connect, actors, self.bounds, self._look, prefix,
+            is_thorough=self.scenario.is_thorough, is_reduced=self.is_reduced,
+        )
         stepper.run()
+        draw_as("whoever comes when all is over")
         world.alive = [actor.name for actor in actors if not actor.is_dead]
         if stepper.wrong is None:
             stepper.wrong = self._end(world, stepper)
@@ -104,10 +109,13 @@ class Ground:
     def _actor(self, name: str, world: World) -> Actor:
         scenario = self.scenario
         may_fail = scenario.faulty is None or name in scenario.faulty
-        return Actor(
-            name, lambda redis: scenario.actors[name](world, redis), sorted(scenario.faults) if may_fail else [],
-            1e6 if name in scenario.patient else 0.0,
-        )
+
+        def program(redis: Redis) -> None:
+            draw_as(name)
+            scenario.actors[name](world, redis)
+
+        patience = 1e6 if name in scenario.patient else 0.0
+        return Actor(name, program, sorted(scenario.faults) if may_fail else [], patience)
 
     def _world(self) -> World:
         world = World(self.redis, dict(self._given))
@@ -155,13 +163,18 @@ class Ground:
         (names,) = self._see(("KEYS", "*"))
         # The events are told apart by their times alone, and no transaction looks at them.
         names = sorted(name for name in names if not name.startswith(oracle.EVENTS))
-        return [names, *self._see(*map(_reader, names))] if names else []
+        return [names, *self._see(*map(_packed_reader, names))] if names else []
 
     def _see(self, *commands: Command) -> list[Any]:
         assert self._eye is not None
         replies = exchange(self._eye, commands)
         raise_refusal(replies)
         return replies
+
+
+@functools.lru_cache(1024)
+def _packed_reader(name: str) -> bytes:
+    return pack(_reader(name))
 
 
 def _reader(name: str) -> tuple[str | int, ...]:

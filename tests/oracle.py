@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blueque import keys
-from blueque.connection import Connection, as_hash, exchange, raise_refusal
+from blueque.connection import Command, Connection, as_hash, pack, raise_refusal
 from blueque.lines import DEFAULT, line_of, needs_of
 
 ENDED = ("complete", "failed", "cancelled")
@@ -50,30 +51,16 @@ class State:
 
 _LINE, _LOCK, _WAITING, _LISTS = keys.line("", ",")[:-2], keys.lock(""), keys.waiting(""), keys.pending("")
 _STAGED = keys.staged("")
+_FIXED = 11                                            # replies before those about the keys that are known
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
     """Read everything in one write; in two if there are keys that are not `known`, and then they are."""
     task_key, held_key = keys.task(""), keys.reserved(queue, "")
     while True:
-        names = sorted(known)
-        replies = exchange(
-            connection,
-            [
-                ("KEYS", "*"),
-                ("LRANGE", keys.pending(queue), 0, -1),
-                ("ZRANGE", keys.scheduled(queue), 0, -1),
-                ("LRANGE", keys.complete(queue), 0, -1),
-                ("LRANGE", keys.failed(queue), 0, -1),
-                ("LRANGE", keys.cancelled(queue), 0, -1),
-                ("SMEMBERS", keys.started(queue)),
-                ("SMEMBERS", keys.counted(queue)),
-                ("ZRANGE", keys.lines(queue), 0, -1),
-                ("HGET", keys.settings(queue), "max_concurrency"),
-                ("EXISTS", keys.wake(queue)),
-                *[_question(name) for name in names],
-            ],
-        )
+        names = tuple(sorted(known))
+        connection.send([_questions(queue, names)])
+        replies = connection.receive(_FIXED + len(names))
         raise_refusal(replies)
         kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED)
         found = {name for name in replies[0] if name.startswith(kinds)}
@@ -95,6 +82,25 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         {line for some in under(_WAITING).values() for line in some}, limit, bool(is_awake),
         {entry.partition(" ")[0] for some in under(_STAGED).values() for entry in some[1:]},
     )
+
+
+@functools.lru_cache(1024)
+def _questions(queue: str, names: Sequence[str]) -> bytes:
+    """Return what `read_state` asks, ready to be sent: it asks the same thousands of times."""
+    fixed: list[Command] = [
+        ("KEYS", "*"),
+        ("LRANGE", keys.pending(queue), 0, -1),
+        ("ZRANGE", keys.scheduled(queue), 0, -1),
+        ("LRANGE", keys.complete(queue), 0, -1),
+        ("LRANGE", keys.failed(queue), 0, -1),
+        ("LRANGE", keys.cancelled(queue), 0, -1),
+        ("SMEMBERS", keys.started(queue)),
+        ("SMEMBERS", keys.counted(queue)),
+        ("ZRANGE", keys.lines(queue), 0, -1),
+        ("HGET", keys.settings(queue), "max_concurrency"),
+        ("EXISTS", keys.wake(queue)),
+    ]
+    return b"".join(pack(command) for command in [*fixed, *map(_question, names)])
 
 
 def _question(name: str) -> tuple[str | int, ...]:

@@ -53,13 +53,14 @@ class Killed(BaseException):
 
 
 class Actor:
-    """One client. `commands` is what it wants to send next."""
+    """One client. `commands` is what it wants to send next, `is_changing` tells whether that may change something."""
 
     def __init__(
         self, name: str, program: Callable[[Redis], None], faults: Collection[Fault], patience: float = 0.0
     ) -> None:
         self.name, self.program, self.faults, self.patience = name, program, faults, patience
         self.commands: list[Command] = []
+        self.is_changing = False
         self.fault: Fault | None = None
         self.is_over = self.is_dead = False
         self.baton = locked()
@@ -69,7 +70,7 @@ class Actor:
 
         One that changes nothing cannot be lost in two ways, and who dies at it has as well died at a change before or after.
         """
-        if is_thorough or is_change(self.commands):
+        if is_thorough or self.is_changing:
             return self.faults
         return [Fault.REFUSE] if Fault.REFUSE in self.faults else []
 
@@ -82,11 +83,19 @@ class Held(NamedTuple):
     commands: list[Command]
     since: int                                         # the number of choices made before
 
+    def is_in_vain(self) -> bool:
+        """Tell whether Redis will do nothing of it: a key has changed that the connection watches."""
+        if not is_guarded(self.commands):
+            return False
+        (facts,) = exchange(self.connection, [("CLIENT", "INFO")])
+        return "d" in dict(fact.split("=", 1) for fact in facts.split())["flags"]
+
 
 class Stepper:
     """One schedule. It follows `prefix`, then lets everybody run on undisturbed.
 
     check: tells after each change what is wrong in Redis now, or None.
+    is_reduced: leaves out the schedules that differ from another only in when a write arrives that Redis refuses.
     """
 
     def __init__(
@@ -98,6 +107,7 @@ class Stepper:
         prefix: Sequence[str] = (),
         *,
         is_thorough: bool = False,
+        is_reduced: bool = False,
     ) -> None:
         self.choices: list[str] = []
         self.costs: list[int] = []                     # of the choices up to each
@@ -106,7 +116,7 @@ class Stepper:
         self.wrong: str | None = None
         self.held: list[Held] = []                     # what has not been delivered yet
         self._connect, self._actors, self._bounds, self._check = connect, actors, bounds, check
-        self._prefix, self._is_thorough = prefix, is_thorough
+        self._prefix, self._is_thorough, self._is_reduced = prefix, is_thorough, is_reduced
         self._preemptions = self._faults = 0
         self._is_dirty = self._is_running = self._is_aborted = False
         self._main = locked()
@@ -144,7 +154,7 @@ class Stepper:
         """Wait for this actor's turn; return what happens to its write."""
         if actor.is_dead or self._is_aborted:
             raise Killed
-        actor.commands = commands
+        actor.commands, actor.is_changing = commands, is_change(commands)
         chosen = self._next(actor) if self._is_running else None
         if chosen is not actor:
             baton = actor.baton
@@ -152,11 +162,14 @@ class Stepper:
             baton.acquire()
         if self._is_aborted:
             raise Killed
-        self._is_dirty = self._is_dirty or is_change(commands)
         self.steps.append((self.choices[-1], commands))
         if actor.fault in (Fault.DIE_BEFORE, Fault.DIE_AFTER):
             actor.is_dead = True
         return actor.fault
+
+    def done(self, actor: Actor, replies: list[Any]) -> None:
+        """Redis has executed what the actor sent."""
+        self._is_dirty = self._is_dirty or (actor.is_changing and not was_refused(actor.commands, replies))
 
     def hold(self, actor: Actor, connection: Connection, commands: list[Command]) -> None:
         self.held.append(Held(actor.name, connection, commands, len(self.choices)))
@@ -182,6 +195,8 @@ class Stepper:
     def _next(self, last: Actor | None) -> Actor | None:
         """Choose who goes on; None when the run is over."""
         while True:
+            if self._is_dirty and self._is_reduced:
+                self._deliver_in_vain()
             if self._is_dirty and len(self.choices) >= len(self._prefix):
                 self.wrong = self.wrong or self._check()
             self._is_dirty = False
@@ -235,13 +250,25 @@ class Stepper:
         self.costs.append(self._preemptions + self._faults)
         return option.choice
 
-    def _deliver(self, held: Held) -> None:
+    def _deliver_in_vain(self) -> None:
+        """Deliver at once what Redis refuses, now and later.
+
+        A connection does not forget that a key which it watches has changed. So the schedules that differ only in when such
+        a write arrives from here on all come to the same, and this is one of them.
+        """
+        for held in [held for held in self.held if held.is_in_vain()]:
+            self.steps.append(("refused", held.commands))
+            if not was_refused(held.commands, self._deliver(held)):
+                self.wrong = self.wrong or "Redis has done what was to be refused"
+
+    def _deliver(self, held: Held) -> list[Any]:
         self.held.remove(held)
         try:
-            exchange(held.connection, held.commands)
+            return exchange(held.connection, held.commands)
         except RedisAway:
-            pass
-        held.connection.close()
+            return []
+        finally:
+            held.connection.close()
 
 
 class SteppedConnection:
@@ -266,6 +293,7 @@ class SteppedConnection:
             self._connection.send(sent)
             # Taken at once: Redis has executed it before anybody else moves.
             self._replies = self._connection.receive(len(sent))
+            self._stepper.done(self._actor, self._replies)
         if fault is not None:
             self.close()
         if self._actor.is_dead:
@@ -302,12 +330,34 @@ def without_pauses() -> Iterator[None]:
 
 def is_change(commands: Sequence[Command]) -> bool:
     """Tell whether a write may change something: everything that is sent to look does not."""
-    return any(words(command)[0] not in LOOKS for command in commands)
+    return any(name_of(command) not in LOOKS for command in commands)
+
+
+def is_guarded(commands: Sequence[Command]) -> bool:
+    """Tell whether a write does nothing if its EXEC is refused."""
+    end = place_of_exec(commands)
+    return end is not None and not is_change(commands[end + 1 :])
+
+
+def was_refused(commands: Sequence[Command], replies: Sequence[Any]) -> bool:
+    """Tell whether nothing was done, because a watched key had changed."""
+    return None in replies and is_guarded(commands) and replies[place_of_exec(commands) or 0] is None
+
+
+def place_of_exec(commands: Sequence[Command]) -> int | None:
+    """Return where the EXEC is of a write that begins with MULTI."""
+    names = [name_of(command) for command in commands]
+    return names.index("EXEC") if names[0] == "MULTI" and "EXEC" in names else None
 
 
 def shown(commands: Sequence[Command]) -> str:
     """Return the commands in one line, without the prefix that all keys have."""
     return " | ".join(" ".join(part.replace("blueque_", "") for part in words(command)) for command in commands)
+
+
+def name_of(command: Command) -> str:
+    name = words(command)[0] if isinstance(command, bytes) else command[0]
+    return name if isinstance(name, str) else words(command)[0]
 
 
 def words(command: Command) -> list[str]:

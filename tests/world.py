@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -59,20 +60,36 @@ class World:
         return listener
 
 
-to_this_actor = threading.local()                      # gone: instances that are dead for certain; now: the time
+# gone: instances that are dead for certain; now: the time; chance: draws its ids
+to_this_actor = threading.local()
 
 
 @contextmanager
 def process_table() -> Iterator[None]:
-    """Have every actor be a process of its own, with its own clock, although they are all threads of this one."""
+    """Have every actor be a process of its own, with its own clock, although they are all threads of this one.
+
+    Each draws the same ids in every run: only so do two runs that come to the same look alike at their ends.
+    """
     clock = SimpleNamespace(
         time=time.time, strftime=time.strftime, gmtime=time.gmtime, monotonic=lambda: getattr(to_this_actor, "now", 0.0)
     )
+    urandom = os.urandom
+
+    def drawn(count: int) -> bytes:
+        chance = getattr(to_this_actor, "chance", None)
+        return urandom(count) if chance is None else chance.randbytes(count)
+
     with (
+        mock.patch.object(os, "urandom", drawn),
         mock.patch.object(process, "shares_pids", lambda known: known.get("instance") in getattr(to_this_actor, "gone", ())),
         mock.patch.object(recovery_module, "time", clock),
     ):
         yield
+
+
+def draw_as(name: str) -> None:
+    """Have this thread draw the ids of the actor with this name from here on."""
+    to_this_actor.chance = random.Random(name)
 
 
 def insist(action: Callable[[], T]) -> T:
