@@ -19,6 +19,7 @@ EXIT_DRAINED = 64                                      # of a listener to its ma
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _PRUNE_EVERY = 600.0
 _WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
+_YOUNG = 1.0                                           # seconds; one that dies sooner is replaced later: no endless forking
 _LOOK_AT_HELD = 1.0
 _SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
 _MOST_ADOPTERS = 1000
@@ -191,9 +192,8 @@ class Master:
                 continue
             now = time.monotonic()
             log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
-            # One that dies at birth would keep us forking for nothing.
             self._has_worked = self._has_worked or now - born > _WORKED
-            self._fork_at.append(now if now - born > 1.0 else now + 1.0)
+            self._fork_at.append(now if now - born > _YOUNG else now + _YOUNG)
 
     def _pass_on(self, number: int) -> None:
         self._order = number

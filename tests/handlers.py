@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,10 +226,10 @@ def children_of_task(task_id: str) -> set[int]:
     """Return the processes that the task has started, wherever they have gone: they have its environment."""
     mark = f"BLUEQUE_TASK_ID={task_id}".encode()
     found = set()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                found.add(int(path.parent.name))
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+            if mark in file.read().split(b"\0"):
+                found.add(int(name))
     return {pid for pid in found if is_there(pid)}
 
 

@@ -26,7 +26,7 @@ from handlers import (
     pid_of,
     running,
 )
-from running import Programs, children_of, is_there, state_of, until
+from running import Programs, children_of, is_there, patched, state_of, until
 
 from blueque import Retry, Task, adoption, process, protocol
 from blueque.attempt import Attempt
@@ -39,7 +39,8 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
 @pytest.fixture
 def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+    # A master would let a second pass before it replaces a listener that has not lived for as long.
+    with Programs(url, tmp_path, patched(master={"_YOUNG": 0.1})) as programs:
         programs.write(WORK)
         yield programs
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from running import Programs, children_of, is_there, memory_of, outcome, state_of, until, write_hint
+from running import Programs, children_of, is_there, memory_of, outcome, patched, state_of, until, write_hint
 
 # Every task notes in `runs` that it runs.
 WORK = """
@@ -334,7 +334,8 @@ class SmallDisk:
         tried = subprocess.run([*unshare, *mount, "true"], capture_output=True, text=True, check=False)
         if tried.returncode != 0:
             pytest.fail(f"this test needs a mount namespace, and {' '.join(unshare)} was refused: {tried.stderr.strip()}")
-        self.listener = programs.listener("work:run", before=(*unshare, *mount))
+        looks = patched(launching={"LOOK_FOR_ROOM": 0.4})
+        self.listener = programs.listener("work:run", before=(*unshare, *mount), environ=looks)
         self.root = Path(f"/proc/{self.listener.pid}/root{spool}")
 
     def fill(self):
@@ -367,7 +368,7 @@ def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_roo
     disk.fill()
     task_id = queue.enqueue("quick")
     disk.listener.says("taking nothing new")
-    time.sleep(4.5)                                    # two more looks at the disk
+    time.sleep(0.9)                                    # two more looks at the disk
     assert programs.client.get_task(task_id).status == "pending"
     assert len(disk.listener.lines("taking nothing new")) == 1
     disk.empty()

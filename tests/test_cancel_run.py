@@ -27,7 +27,9 @@ from blueque.embedded import running_server
 SOON = 5.0                                             # seconds; the listeners here beat every ten, so no beat has helped
 
 
-QUICK = patched(attending={"QUIET": 0.1})             # a listener would hear of orders after a second only
+# A listener would hear of orders after a second only, and look again after two whether it can start a task; and one that
+# has not lived for a second would be replaced after another.
+QUICK = patched(attending={"QUIET": 0.1}, launching={"LOOK_FOR_ROOM": 0.4}, master={"_YOUNG": 0.1})
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from handlers import WORK, beat_of, begin, ended, has_moved, is_sound, ledger, let_go, owner, pid_of, running
-from running import Programs, children_of, is_there, until
+from running import Programs, children_of, is_there, patched, until
 
 from blueque import Retry, protocol
 
@@ -18,7 +18,7 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
 @pytest.fixture
 def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
+    with Programs(url, tmp_path, patched(master={"_LOOK_AT_HELD": 0.1, "_YOUNG": 0.1})) as programs:
         programs.write(WORK)
         yield programs
 
