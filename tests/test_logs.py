@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
+import forked
+import in_process as in_process_
 import pytest
 from click.testing import CliRunner
 from running import Programs, outcome, patched, until
@@ -71,6 +74,9 @@ QUICK = patched(publisher={"PACE": 0.05}, cli_logs={"PACE": 0.05})
 @pytest.fixture(autouse=True)
 def _quick(environ):  # noqa: F811
     environ.update(QUICK)
+
+
+in_process = in_process_.run
 
 
 @pytest.fixture
@@ -308,7 +314,7 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
 # blueque logs
 
 
-def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run):  # noqa: F811
+def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run, environ):  # noqa: F811
     work.listener("work:run")
     task = queue.enqueue("flood, err oh")
     outcome(work.client, task)
@@ -317,13 +323,22 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "0" and lines[-2:] == ["99999", "oh"]
-    (talk,) = result.stderr.splitlines()
-    assert talk.startswith("... ")
-    assert talk.endswith(f" lines are left out; all of them, on its node: blueque logs --all {task}")
-    assert len(lines) + int(talk.split()[1].replace(",", "")) == 100_001
+    (mark,) = (line for line in lines if line.startswith("... "))
+    missing = int(mark.removeprefix("... (").removesuffix(" lines left out)"))
+    assert len(lines) - 1 + missing == 100_001
+    assert int(lines[lines.index(mark) + 1]) == int(lines[lines.index(mark) - 1]) + 1 + missing
+    says = f"{missing} lines left out; all of it, on its node: blueque logs --all"
+    assert result.stderr == f"{says} {task}\n"
+    mark_of_both = mark.replace(")", ", of both streams)")
+    assert mark_of_both in run("logs", "--stream", "stdout", task).stdout.splitlines()
     assert run("logs", "-n", "2", task).stdout == "99999\noh\n"
-    assert run("logs", "--stream", "stderr", task).stdout == "oh\n"
+    assert run("logs", "--stream", "stderr", task).stdout == f"{mark_of_both}\noh\n"
     assert run("logs", "--all", task).stdout.splitlines() == [*map(str, range(100_000)), "oh"]
+    assert run("logs", "--all", "-n", "3", task).stdout == "99998\n99999\noh\n"
+    assert run("logs", "--all", "-n", "0", task).stdout == ""
+    on_terminal = forked.on_terminal(["logs", task], environ)
+    assert on_terminal[:1] == ["99801"] and len(on_terminal) == 201
+    assert on_terminal[-1] == f"{len(lines) - 201} lines before these: blueque logs -n {len(lines) - 1} {task[:8]}"
     as_json = [json.loads(line) for line in run("logs", "-n", "2", "--json", task).stdout.splitlines()]
     assert [(line["kind"], line["line"], line["stream"], line["text"]) for line in as_json] == [
         ("log", 100_000, "stdout", "99999"), ("log", 100_001, "stderr", "oh"),
@@ -387,13 +402,43 @@ def test_what_cannot_be_shown_is_refused(run, url, arguments, code, says):  # no
 def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client, cli, run):  # noqa: F811
     task = client.get_queue("work").enqueue("p")
     assert run("logs", task).stderr == f"{task}: has not run yet\n"
-    cli.hset(keys.task(task), mapping={"attempt": "1", "files": "gpu-9:/var/spool/x/1", "status": "complete"})
+    its = {"attempt": "1", "files": "gpu-9:/var/spool/x/1", "status": "failed", "error_type": "lost"}
+    cli.hset(keys.task(task), mapping={**its, "started": time.time() - 60})
 
-    says = f"{task}: Redis has no line of attempt 1; all of them, if there are any: gpu-9:/var/spool/x/1\n"
+    says = f"{task}: Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1\n"
     assert run("logs", task).stderr == says
     elsewhere = run("logs", "--all", task)
     assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
     assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr
+
+
+def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(client, cli, run):  # noqa: F811
+    task = client.get_queue("work").enqueue("p")
+
+    def says(**fields):
+        cli.hset(keys.task(task), mapping={"status": "complete", "files": "gpu-9:/var/spool/x/1", **fields})
+        return run("logs", task).stderr.removeprefix(f"{task}: ").rstrip()
+
+    where = "Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1"
+    assert says() == "it ran on a listener of 1.0.0, which keeps nothing of what is printed"
+    assert says(attempt=1, started=time.time() - 60) == "attempt 1 has printed nothing"
+    assert says(attempt=1, started=time.time() - 31 * 86400) == where
+    assert says(attempt=1, started=time.time() - 60, status="started") == where
+
+
+@pytest.mark.parametrize(("which", "says"), [
+    ((), "No longer following; still running: blueque logs -f {task}\n"),
+    (("-q", "work"), "No longer following; what runs goes on: blueque logs -f -q work\n"),
+])
+def test_who_stops_to_follow_is_told_that_the_task_runs_on(in_process, client, processor, monkeypatch, which, says):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blueque.client.Client.follow_logs", stop)
+    task = processor._task.id
+    done = in_process("logs", "-f", *(which or (task,)))
+
+    assert (done.returncode, done.stderr) == (130, says.format(task=task))
 
 
 def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +19,7 @@ from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
-from blueque.places import FINISHED
+from blueque.places import FINISHED, LOST
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from blueque.task import Task
 
 PACE = 0.5                                             # seconds between two looks
-SHOWN = 200                                            # lines, if nothing else is said
+SHOWN = 200                                            # lines on a terminal, if nothing else is said
+MAX_NAMED = 4                                          # tasks that a command names
 MOST_TASKS = 1000                                      # of queues, at a time
 RUNNING = ("started", "reserved")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -36,7 +39,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
 @click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="The tasks that run in this queue.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended; of a queue, for ever.")
-@click.option("-n", "--lines", "count", type=click.IntRange(0), help=f"So many of the last lines; else {SHOWN}.")
+@click.option("-n", "--lines", "count", type=click.IntRange(0), metavar="N",
+              help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.")
 @click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one.")
 @click.option("--stream", type=click.Choice(tail.STREAMS), help="Only what was printed there.")
@@ -65,8 +69,9 @@ def logs(
     With -f -q it goes on until Ctrl-C, also when nothing runs: the next task is followed, too.
 
     Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt; its listener adds to them about once
-    a second, and the times are those at which it read the lines. All of it is in files on the node where it ran. With
-    --json each line is an object of its own, in one line of the output.
+    a second, and the times are those at which it read the lines. What was printed to stdout and to stderr in the same
+    second is shown stdout first. All of it is in files on the node where it ran. Where lines are missing, a line that
+    begins with ... says how many. With --json each line is an object of its own, in one line of the output.
     """
     if want_all and (follow or queues or len(prefixes) != 1):
         raise click.UsageError("--all wants one ID, and does not go with --follow or --queue")
@@ -78,10 +83,9 @@ def logs(
     wanted = _Wanted(attempt, stream)
     if want_all:
         task = client.get_task(tasks[0])
-        printer.print(wanted.of(_from_files(task, attempt), None))
+        printer.print(_last(wanted.of(_from_files(task, attempt), None), count))
         return
-    shown = SHOWN if count is None and show.is_terminal() else count
-    places = [_show(client, task_id, wanted, shown, printer, follow) for task_id in tasks]
+    places = [_show(client, task_id, wanted, count, printer, follow) for task_id in tasks]
     if follow:
         _follow(client, places, queues, wanted, printer)
 
@@ -120,10 +124,7 @@ class _Printer:
                     **show.times(at=line.at or None),
                 )
                 continue
-            before = f"{show.short_id(line.task)} | " if self._has_prefix else ""
-            if self._has_times:
-                before += f"{show.stamp(line.at or None, self._is_utc)} | "
-            click.echo(before + harmless(line.text))
+            click.echo(self._before(line.task, line.at) + harmless(line.text))
 
     def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
         """Print lines of several tasks, as they come. is_whole: no stream of them is left out."""
@@ -132,14 +133,18 @@ class _Printer:
             if line.attempt > attempt and not self._as_json:
                 show.talk(f"--- attempt {line.attempt} of {show.short_id(line.task)} ---")
             if is_whole and attempt == line.attempt:
-                self.gap(line.task, line.number - number - 1)
+                self.gap(line.task, line.number - number - 1, is_whole)
             self.print([line])
 
-    def gap(self, task_id: str, missing: int) -> None:
-        """Say that lines are missing here."""
+    def gap(self, task_id: str, missing: int, is_whole: bool) -> None:
+        """Say that lines are missing here. In JSON their numbers do."""
         if not self._as_json and missing > 0:
-            what = "1 line is" if missing == 1 else f"{missing:,} lines are"
-            show.talk(f"... {what} left out; all of them, on its node: blueque logs --all {task_id}")
+            of_both = "" if is_whole else ", of both streams"
+            click.echo(f"{self._before(task_id, 0.0)}... ({show.count(missing, 'line')} left out{of_both})")
+
+    def _before(self, task_id: str, at: float) -> str:
+        before = f"{show.short_id(task_id)} | " if self._has_prefix else ""
+        return f"{before}{show.stamp(at or None, self._is_utc)} | " if self._has_times else before
 
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
@@ -151,33 +156,76 @@ def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> l
     return list(dict.fromkeys(found))
 
 
-def _show(client: Client, task_id: str, wanted: _Wanted, count: int | None, printer: _Printer, is_followed: bool) -> Place:
+def _show(
+    client: Client, task_id: str, wanted: _Wanted, count: int | None, printer: _Printer, is_followed: bool
+) -> Place:
     """Print what Redis has of a task, and return the place behind it."""
     lines, place = client.get_log(task_id)
     task = client.get_task(task_id)
     attempt = wanted.attempt or (task.attempt if task.status in RUNNING else None) or (lines[-1].attempt if lines else None)
     chosen = list(wanted.of(lines, attempt))
-    shown = chosen if count is None else chosen[max(0, len(chosen) - count) :]
-    before = 0 if len(shown) == len(chosen) else shown[0].number - 1 if shown else 0
+    shown = list(_last(chosen, SHOWN if count is None and show.is_terminal() else count))
+    missing = _missing(_Wanted().of(lines, attempt), wanted.stream)
+    hidden = len(chosen) - len(shown)
+    if hidden and shown:
+        missing[shown[0].number] = 0                   # nobody asked for what is before it
     for line in shown:
-        if wanted.stream is None:
-            printer.gap(task_id, line.number - before - 1)
+        printer.gap(task_id, missing[line.number], is_whole=wanted.stream is None)
         printer.print([line])
-        before = line.number
     if not chosen and not is_followed:
-        _say_why_empty(task, wanted)
+        _say_why_empty(client, task, wanted)
+    elif not is_followed:
+        _say_more(task, hidden if count is None else 0, len(chosen), sum(missing[line.number] for line in shown))
     return place
 
 
-def _say_why_empty(task: Task, wanted: _Wanted) -> None:
+def _missing(lines: Iterable[LogLine], stream: str | None) -> dict[int, int]:
+    """Return how many lines are missing before each line of the stream, since the one of it before. lines: of both."""
+    found, before, missing = {}, 0, 0
+    for line in lines:
+        missing += line.number - before - 1
+        before = line.number
+        if stream in (None, line.stream):
+            found[line.number], missing = missing, 0
+    return found
+
+
+def _last(lines: Iterable[LogLine], count: int | None) -> Iterable[LogLine]:
+    return lines if count is None else deque(lines, count)
+
+
+def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
+    """Say how to get what is not shown. hidden: Redis has them; missing: it has not."""
+    name = show.short_id(task.id)
+    if hidden:
+        show.talk(f"{show.count(hidden, 'line')} before these: blueque logs -n {known} {name}")
+    if missing:
+        show.talk(f"{show.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}")
+
+
+def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
     files = task.files or task.last_files
-    where = f"; all of them, if there are any: {files}" if files else ""
-    if task.status is None or not task.attempt:
-        show.talk(f"{task.id}: has not run yet")
+    where = f"; all of it, if there is any: {files}" if files else ""
+    name = show.short_id(task.id)
+    if task.status == "complete" and not task.attempt:
+        show.talk(f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed")
+    elif task.status is None or not task.attempt:
+        show.talk(f"{name}: has not run yet")
     elif wanted != _Wanted():
-        show.talk(f"{task.id}: Redis has no such line{where}")
+        show.talk(f"{name}: Redis has no such line{where}")
+    elif _was_silent(client, task):
+        show.talk(f"{name}: attempt {task.attempt} has printed nothing")
     else:
-        show.talk(f"{task.id}: Redis has no line of attempt {task.attempt}{where}")
+        show.talk(f"{name}: Redis has no line of attempt {task.attempt}{where}")
+
+
+def _was_silent(client: Client, task: Task) -> bool:
+    """Tell whether the last attempt has ended, and its listener, to the end, had nothing to tell of what it prints."""
+    if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
+        return False
+    from blueque.protocol.output import KEPT  # here: --help does without
+
+    return client.get_inspector().now() - task.started < KEPT      # its log would be there yet
 
 
 def _follow(
@@ -186,22 +234,45 @@ def _follow(
     """Print what comes, until all of the tasks have ended; of queues, for ever."""
     reached = {place.task: place for place in places}
     trouble = Trouble("Redis answers again")
-    while places or queues:
-        try:
-            lines, behind, statuses = client.follow_logs(places)
-            running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
-            trouble.tell(None)
-        except RedisAway as error:
-            trouble.tell(str(error), "waiting")
-            time.sleep(trouble.pause())
-            continue
-        printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
-        talking = {line.task for line in lines}
-        places = [place for place in behind if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
-        reached.update({place.task: place for place in behind})
-        followed = {place.task for place in places}
-        places += [reached.get(task.id, Place(task.id)) for task in running if task.id not in followed]
-        time.sleep(PACE)
+    try:
+        while places or queues:
+            places = _look(client, places, queues, wanted, printer, reached, trouble)
+    except KeyboardInterrupt:
+        show.talk(_still([place.task for place in places], queues))
+        raise
+
+
+def _look(
+    client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer,
+    reached: dict[str, Place], trouble: Trouble,
+) -> list[Place]:
+    """Print what has come, wait a moment, and return where to go on. reached: how far each task was ever read."""
+    try:
+        lines, behind, statuses = client.follow_logs(places)
+        running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
+        trouble.tell(None)
+    except RedisAway as error:
+        trouble.tell(str(error), "waiting")
+        time.sleep(trouble.pause())
+        return places
+    printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
+    talking = {line.task for line in lines}
+    places = [place for place in behind if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
+    reached.update({place.task: place for place in behind})
+    followed = {place.task for place in places}
+    places += [reached.get(task.id, Place(task.id)) for task in running if task.id not in followed]
+    time.sleep(PACE)
+    return places
+
+
+def _still(ids: Sequence[str], queues: Sequence[str]) -> str:
+    """Return what to say to one who does not want to follow any longer."""
+    if queues:
+        again = " ".join(f"-q {shlex.quote(queue)}" for queue in queues)
+        return f"No longer following; what runs goes on: blueque logs -f {again}"
+    named = " ".join(show.short_id(task) for task in ids[:MAX_NAMED])
+    more = " ..." if len(ids) > MAX_NAMED else ""
+    return f"No longer following; still running: blueque logs -f {named}{more}"
 
 
 def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
