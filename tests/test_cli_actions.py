@@ -353,12 +353,33 @@ def test_wait_ends_when_its_time_is_over(run, redis):
     assert result.stderr == "1 task not ended after 0.1 s; see: blueque show running-1\n"
 
 
-def test_wait_without_a_time_does_not_take_the_id_for_one(run, redis):
+@pytest.mark.parametrize("word", ["3600", "1d", "2000d"])
+def test_what_is_written_as_a_duration_behind_wait_is_no_id(run, redis, client, word):
+    enqueue(redis, f"{word}0c3e")
+    enqueue(redis, "wanted-1")
+
+    alone, other = run("cancel", "--wait", word), run("cancel", "wanted-1", "--wait", word)
+
+    assert (alone.returncode, other.returncode, other.stdout) == (2, 0, "wanted-1  cancelled\n")
+    assert client.get_task(f"{word}0c3e").status == "pending"
+
+
+def test_what_may_be_both_a_duration_and_an_id_behind_wait_is_asked_for(run, redis, client):
     enqueue(redis, "12345678")
+    enqueue(redis, "wanted-1")
 
-    result = run("cancel", "--wait", "12345678")
+    result = run("cancel", "wanted-1", "--wait", "12345678")
 
-    assert (result.returncode, result.stdout) == (0, "12345678  cancelled\n")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Put the task before --wait, or write --wait=12345678" in result.stderr
+    assert {client.get_task(task).status for task in ("12345678", "wanted-1")} == {"pending"}
+    assert run("cancel", "12345678", "--wait").stdout == "12345678  cancelled\n"
+
+
+def test_wait_without_a_time_leaves_an_id_alone(run, redis):
+    enqueue(redis, "abcd5678")
+
+    assert run("cancel", "--wait", "abcd5678").stdout == "abcd5678  cancelled\n"
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_cancelling(begin, redis, client, cli):

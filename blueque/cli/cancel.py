@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, MutableSequence, Sequence
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ _RUNNING = [
 
 
 class _WithWait(click.Command):
-    """A command whose --wait may have a value: one behind it that could be an id is none."""
+    """A command whose --wait may have a value: what is written as a duration is never an id."""
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
         own, words = [], list(args)
@@ -44,7 +45,7 @@ class _WithWait(click.Command):
                 own += [word, *words]
                 break
             if word == "--wait":
-                word = f"--wait={words.pop(0) if words and _is_only_a_duration(words[0]) else ''}"
+                word = f"--wait={words.pop(0) if words and _is_duration(words[0]) else ''}"
             own.append(word)
         return super().parse_args(ctx, own)
 
@@ -82,6 +83,7 @@ def cancel(
     A task that waits is "cancelled" at once. One that runs gets SIGTERM and, after its grace, SIGKILL; it is
     "cancelling" until it has ended. If it ends by itself first, that stands: --wait tells which of the two it was.
     Before it ends what runs it asks. A cancelled task is not run again, whatever its policy says; `blueque requeue` does.
+    What is written as a duration, 3600 or 2m, is one behind --wait, and no ID.
 
     ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
     cancelled, 6 when nobody said yes, 124 when the wait was over first.
@@ -156,7 +158,8 @@ def _settle(inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, a
     for outcome in left if not as_json else ():
         print_outcome(outcome)
     if left:
-        show.talk(f"{count(len(left), 'task')} not ended after {show.span(seconds)}; see: blueque show {left[0].id}")
+        see = f"blueque show {show.short_id(left[0].id)}"
+        show.talk(f"{count(len(left), 'task')} not ended after {show.span(seconds)}; see: {see}")
     return list(settled.values())
 
 
@@ -186,10 +189,12 @@ def _judge(task: Task) -> Outcome:
     return Outcome(task.id, task.queue, task.status, f"task {task.id} is not being cancelled any more")
 
 
-def _is_only_a_duration(word: str) -> bool:
-    """Tell whether it is a duration and no beginning of an id: those have no s, m, h or w."""
+def _is_duration(word: str) -> bool:
+    """Tell whether it is a duration. Ends the program if it may be the beginning of an id, as it is shown, as well."""
     try:
         settings.parse_duration(word)
     except InvalidInput:
         return False
-    return not set("smhw").isdisjoint(word.lower())
+    if re.fullmatch("[0-9a-f]{8,}", word):
+        raise click.UsageError(f"is {word} a task, or how long to wait? Put the task before --wait, or write --wait={word}")
+    return True

@@ -25,6 +25,7 @@ from blueque.survey import entered
 if TYPE_CHECKING:
     from blueque.task import Task
 
+PATIENCE = 30.0                                        # seconds
 KEEP = 6 * 3600.0                                      # seconds for which an export may read, should its reader be slow
 # Of the names in JSON, those that fit a table; times are in ISO 8601, in UTC.
 CSV_COLUMNS = (
@@ -56,9 +57,9 @@ def export(
     left out. A line of JSON is the item of `blueque show ID --json`, without the signs of what runs. CSV has
     a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
     """
-    client = invocation.client(patience=30.0)
+    queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
+    client = invocation.client(patience=PATIENCE)      # from here on: what is begun is worth waiting for
     inspector = client.get_inspector()
-    queues = queues_matching(inspector.queues(), patterns)
     wanted = list(STATUSES) if "all" in states else list(dict.fromkeys(states)) or list(FINISHED)
     now = inspector.now()
     count = 0
