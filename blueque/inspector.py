@@ -143,7 +143,7 @@ class Inspector:
         return {
             node: dict((parse_needs(known.get("resources", "")) or Needs()).resources)
             for node, known in zip(nodes, others, strict=True)
-            if known.get("state") == "alive" and "order" not in known and _pool(known) != _pool(ours)
+            if known.get("state") == "alive" and known.get("order", "work") == "work" and _pool(known) != _pool(ours)
         }
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:

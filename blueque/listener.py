@@ -280,12 +280,13 @@ class Listener:
         self._has_marker = self._has_marker or marker == keys.wake(self.queue)
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
-    def announce_leaving(self, how: Literal["drain", "leave"] = "drain") -> None:
-        """Let everybody see that we take nothing new; leave: and do not ask our task to stop.
+    def announce(self, what: Literal["drain", "leave", "pause", "work"]) -> None:
+        """Let everybody see that we take nothing new, and leave (leave: without asking our task to stop) or stay (pause),
+        or that we take tasks again (work).
 
         Source: docs/protocol.md, "order".
         """
-        protocol.order(self._redis, self.queue, self.node, how, "a signal")
+        protocol.order(self._redis, self.queue, self.node, what, "a signal")
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""

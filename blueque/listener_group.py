@@ -152,10 +152,10 @@ class ListenerGroup:
             found += [task for task in tasks if task.status in ("reserved", "started") and (task.queue, task.node) == ours]
         return found
 
-    def announce_leaving(self, how: Literal["drain", "leave"] = "drain") -> None:
-        """Let everybody see that we take nothing new; leave: and do not ask our task to stop."""
+    def announce(self, what: Literal["drain", "leave", "pause", "work"]) -> None:
+        """Let everybody see what we do; see `Listener.announce`."""
         for listener in self:
-            listener.announce_leaving(how)
+            listener.announce(what)
 
     def leave(self) -> bool:
         """Take leave of all queues; False: we still hold a task."""

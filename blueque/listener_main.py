@@ -28,6 +28,7 @@ from blueque.errors import BluequeError, RedisRefused, SpoolRefused
 from blueque.limits import Limits
 from blueque.logs import log_to_stderr
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_NOT_ALLOWED, Master
+from blueque.rereading import Rereading
 from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.roster import Roster
@@ -42,6 +43,11 @@ log = logging.getLogger("blueque")
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
 _IMPORTED = b"\0imported"
+# What SIGHUP may change.
+_RENEWED = (
+    "select", "weights", "keep", "spool_limit", "log_limit", "limits", "timing", "retry", "is_warm", "is_spawned", "preload",
+    "of_queues", "retention", "statistics_keep", "config",
+)
 
 
 class Choices(NamedTuple):
@@ -122,7 +128,21 @@ def main() -> int:
         chore=functools.partial(_prune, choices),
         left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
         note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
+        rereading=Rereading(functools.partial(_renewed, choices), {"BLUEQUE_REDIS_URL": choices.redis_url}),
     ).run()
+
+
+def _renewed(choices: Choices, said: bytes) -> tuple[Callable[[slot.Master], int], Callable[[], None]] | None:
+    """Return what a master does from now on, whose blueque.toml has been read again."""
+    try:
+        asked = Choices(*json.loads(said))
+    except (ValueError, TypeError):                    # whoever was to say it has died, or is of another version
+        return None
+    for name in ("slots", "spool", "resources", "on_term"):
+        if getattr(asked, name) != getattr(choices, name):
+            log.warning("what is new in %s holds when the listener is started again", name)
+    renewed = choices._replace(**{name: getattr(asked, name) for name in _RENEWED})
+    return functools.partial(run_slot, renewed), functools.partial(_prune, renewed)
 
 
 def run_slot(choices: Choices, master: slot.Master) -> int:

@@ -7,9 +7,11 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from blueque import process, signals, slot
+from blueque.orders import OF_MASTER
+from blueque.rereading import Rereading
 
 log = logging.getLogger("blueque")
 
@@ -17,6 +19,7 @@ EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
 EXIT_DRAINED = 64                                      # of a listener to its master only: it is not to be replaced
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
+_ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)       # signals that end nobody
 _PRUNE_EVERY = 600.0
 _WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
 _YOUNG = 1.0                                           # seconds; one that dies sooner is replaced later: no endless forking
@@ -30,6 +33,7 @@ class Master:
 
     chore: done now and then in a child of its own.
     left_behind: returns the listeners that a former master has left behind their tasks; each takes one of our slots.
+    rereading: what SIGHUP asks for the body and the chore that take the place of ours; see `rereading.Rereading`.
     note_ending: called for a process that is no listener of ours, when it has ended; see `process.reap_strays`.
     """
 
@@ -41,6 +45,7 @@ class Master:
         chore: Callable[[], None] = lambda: None,
         left_behind: Callable[[], set[int]] = set,
         note_ending: Callable[[int, int, process.Reaped], object] = lambda *_: None,
+        rereading: Rereading | None = None,
     ) -> None:
         self._body, self._slots, self._on_term = body, slots, on_term
         self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
@@ -49,7 +54,9 @@ class Master:
         self._fork_at: list[float] = []                # when to fork the slots that are missing
         self._held: set[int] = set()                   # listeners of a former master whose slots are not free yet
         self._first = 0                                # the first signal that we were given
-        self._echoes = signals.Echoes()
+        self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
+        self._is_paused = False                        # our listeners take nothing until the next SIGUSR2
+        self._rereading = rereading
         self._order: int | None = None                 # the last signal we have passed on
         self._status = 0
         self._has_worked = False                       # a listener has lived long enough to have registered
@@ -57,7 +64,10 @@ class Master:
     def run(self) -> int:
         """Return the exit status when all slots have left, or are left behind."""
         process.become_subreaper()
-        self._signals = signals.Signals([signal.SIGTERM, signal.SIGINT, signal.SIGCHLD])
+        self._signals = signals.Signals([
+            signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
+        ])
+        signals.show_stacks_on(signal.SIGUSR1)
         self._lifeline, self._lifeline_end = os.pipe()
         self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._held = set(sorted(self._left_behind())[: self._slots])
@@ -80,13 +90,15 @@ class Master:
             wake_at = min([next_chore, *self._fork_at]) if self._order is None else next_chore
             if self._held:
                 wake_at = min(wake_at, now + _LOOK_AT_HELD)
-            process.wait_readable([self._signals.fileno(), self._requests], wake_at - time.monotonic())
+            reading = [] if self._rereading is None or self._rereading.descriptor is None else [self._rereading.descriptor]
+            process.wait_readable([self._signals.fileno(), self._requests, *reading], wake_at - time.monotonic())
             for number in self._signals.take():
                 self._obey(number)
             if self._order is not None and self._is_leaving:
                 return self._status
             self._bury()
             self._hear_requests()
+            self._renew()
         return self._status
 
     @property
@@ -118,7 +130,7 @@ class Master:
 
     def _fork_slot(self, adopts_only: bool = False) -> None:
         try:
-            with signals.blocked([signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT]):
+            with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, *OF_MASTER]):
                 pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only))
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
@@ -130,12 +142,13 @@ class Master:
     def _become_slot(self, master: int, adopts_only: bool) -> int:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
+        signals.show_no_stacks_on(signal.SIGUSR1)      # its own, as soon as it listens
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.unblock([signal.SIGINT])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
         os.close(self._requests)
-        return self._body(slot.Master(master, self._lifeline, self._requests_end, adopts_only))
+        return self._body(slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._is_paused))
 
     def _hear_requests(self) -> None:
         try:
@@ -151,6 +164,9 @@ class Master:
             self._fork_slot(adopts_only=True)
 
     def _obey(self, number: int) -> None:
+        if number in _ASIDE:
+            self._obey_aside(number)
+            return
         if number == signal.SIGCHLD or self._echoes.is_one(number):
             return
         name = signals.signal_name(number)
@@ -169,6 +185,39 @@ class Master:
             log.warning("%s: stopping the running tasks", name)
             self._status = 128 + number
             self._pass_on(signal.SIGQUIT)
+
+    def _obey_aside(self, number: int) -> None:
+        """Obey what ends nobody."""
+        if self._echoes_aside.is_one(number):
+            return
+        own = sorted([*self._born, *self._adopters])
+        if number == signal.SIGUSR1:
+            log.warning("SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
+                        os.getpid(), ", ".join(f"pid={pid}" for pid in own) or "there is none")
+            self._tell(own, signal.SIGUSR1)
+        elif self._order is not None:
+            log.warning("%s: we are leaving anyway", signals.signal_name(number))
+        elif number == signal.SIGUSR2:
+            self._is_paused = not self._is_paused
+            log.warning("SIGUSR2: %s", "taking nothing new until the next SIGUSR2; what runs, runs on" if self._is_paused
+                        else "taking tasks again")
+            self._tell(self._born, signals.PAUSE if self._is_paused else signals.RESUME)
+        elif self._rereading is None:
+            log.warning("SIGHUP: start the listener again to have it read its configuration")
+        else:
+            log.warning("SIGHUP: reading the configuration anew")
+            self._rereading.begin()
+
+    def _renew(self) -> None:
+        """When the configuration has been read anew: have each listener replaced, a busy one when its task has ended."""
+        renewed = self._rereading.take() if self._rereading is not None else None
+        if renewed is None or self._order is not None:
+            return
+        self._body, self._chore = renewed
+        self._has_worked = True                        # what we were asked to do could be done; so we go on
+        log.warning("what is new in the configuration holds for the tasks to come; replacing %d listeners, "
+                    "those with a task when it has ended", len(self._born))
+        self._tell(self._born, signal.SIGUSR2)
 
     def _bury(self) -> None:
         """Let go of children that have ended, and see to replacements."""
@@ -198,5 +247,8 @@ class Master:
     def _pass_on(self, number: int) -> None:
         self._order = number
         self._fork_at, self._held = [], set()
-        for pid in (*self._born, *self._adopters):
+        self._tell((*self._born, *self._adopters), number)
+
+    def _tell(self, pids: Iterable[int], number: int) -> None:
+        for pid in pids:
             os.kill(pid, number)                       # a child that has ended is still ours until `_bury`

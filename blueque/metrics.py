@@ -23,8 +23,8 @@ Owned = TypeVar("Owned", Node, Task)
 MAX_QUEUES = 500                                       # that have numbers of their own
 OTHER = "other"                                        # the name under which those of all the rest are told together
 
-NODE_STATES = ("up", "draining", "silent", "unattended", "1.0.0", "dead", "gone")
-_LIVES = {"up", "draining", "unattended", "1.0.0"}
+NODE_STATES = ("up", "draining", "paused", "silent", "unattended", "1.0.0", "dead", "gone")
+_LIVES = {"up", "draining", "paused", "unattended", "1.0.0"}
 _UNFINISHED = ("scheduled", "pending", "reserved", "started")
 _FINISHED = ("complete", "failed", "cancelled")
 
@@ -96,7 +96,7 @@ def _queue(
         made=max(count + events.get("deleted", 0) + events.get("moved_away", 0) - events.get("moved", 0), 0),
         pending_for=line.oldest or 0.0, overdue_for=line.overdue_for or 0.0,
         running_for=max([now - at for at in begun], default=0.0), silent_for=max([now - at for at in signs], default=0.0),
-        listeners=len(living), slots=sum(node.state != "draining" or bool(node.held) for node in living),
+        listeners=len(living), slots=sum(node.state not in ("draining", "paused") or bool(node.held) for node in living),
         busy=sum(bool(node.held) for node in living), is_paused=line.pause is not None,
     )
 

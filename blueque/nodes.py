@@ -18,14 +18,17 @@ MAX_HELD = 100                                         # read of a listener's ow
 
 LOOKS_AT_LINES = ("up", "unattended")                  # states of a listener that takes tasks, from any line
 
+_STATES = {"drain": "draining", "leave": "draining", "pause": "paused"}     # of a listener with such an order
+
 _RANDOM_PART = re.compile("-[0-9a-f]{6}$")             # of a host, in the id of a listener whose own id another had
 
 
 class Node(NamedTuple):
     """A listener of one queue, and what Redis knows of it.
 
-    state: up; draining, it takes nothing new; silent, its beat has stood still for its lease; unattended, used as a
-    library: nobody beats for it; 1.0.0, which tells nothing; dead; gone, it has left a task behind and is not registered.
+    state: up; draining, it takes nothing new, and leaves; paused, it takes nothing until somebody says so; silent, its beat
+    has stood still for its lease; unattended, used as a library: nobody beats for it; 1.0.0, which tells nothing; dead;
+    gone, it has left a task behind and is not registered.
     """
 
     id: str
@@ -167,7 +170,7 @@ def _state(registered: str, beat_every: str | None, lease: str | None, order: st
         return "unattended"
     if seen is None or seen > _lease(lease):
         return "silent"
-    return "draining" if order in ("drain", "leave") else "up"
+    return _STATES.get(order or "", "up")
 
 
 def _lease(text: str | None) -> float:

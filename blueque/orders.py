@@ -21,6 +21,7 @@ log = logging.getLogger("blueque")
 
 T = TypeVar("T")
 
+OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.RESUME)
 LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
 
 
@@ -42,14 +43,18 @@ class Orders:
     lifeline: a pipe that hangs up when the master dies; None without a master.
     obeys_terminal: whether a Ctrl-C is for us; else it is for the master.
     on_child_end: called when a child has ended.
+    is_paused: take nothing, and stay; our master may change it.
     """
 
-    def __init__(self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None]) -> None:
+    def __init__(
+        self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None], is_paused: bool = False
+    ) -> None:
         self.now = Order.WORK
         self.wants_end = False                         # the task should come to an end, if it can go on elsewhere
+        self.is_paused = is_paused
         self._lifeline, self._on_child_end = lifeline, on_child_end
-        # SIGUSR2 is a word of our master; a program of the user's own may have its own use for it.
-        numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([] if lifeline is None else [signal.SIGUSR2])]
+        # The others are words of our master; a program of the user's own may have its own use for them.
+        numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([] if lifeline is None else OF_MASTER)]
         self._numbers = [*numbers, *([signal.SIGINT] if obeys_terminal else [])]
         self._signals: signals.Signals | None = None
         self._echoes = signals.Echoes()
@@ -58,12 +63,18 @@ class Orders:
         """Begin to hear signals, if this is the main thread, the only one that can."""
         if threading.current_thread() is threading.main_thread():
             self._signals = signals.Signals(self._numbers)
+            if self._lifeline is not None:
+                signals.show_stacks_on(signal.SIGUSR1)
             signals.unblock(self._numbers)             # our master has held them back until somebody listens
 
     def close(self) -> None:
         """Put back what was done with signals before."""
         if self._signals is not None:
+            if self._lifeline is not None:
+                signals.show_no_stacks_on(signal.SIGUSR1)
             self._signals.restore()
+            if self._lifeline is not None:             # nothing that our master may still say shall end us now
+                signals.ignore(OF_MASTER)
 
     def forget(self) -> None:
         """In a forked child: let go of what is the listener's."""
@@ -71,7 +82,8 @@ class Orders:
             self._signals.forget()
         if self._lifeline is not None:
             os.close(self._lifeline)
-            signals.discard([signal.SIGUSR2])
+            signals.show_no_stacks_on(signal.SIGUSR1)
+            signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
         """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
@@ -133,7 +145,13 @@ class Orders:
         if number == signal.SIGCHLD:
             self._on_child_end()
             return
-        if number == signal.SIGUSR2:                   # our master leaves, and the task is to go on
+        if number in (signals.PAUSE, signals.RESUME):
+            self.is_paused = number == signals.PAUSE
+            return
+        if number == signal.SIGUSR1:
+            log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
+            return
+        if number == signal.SIGUSR2:                   # our master leaves or replaces us, and the task is to go on
             self.now = max(self.now, Order.DRAIN)
             return
         self.wants_end = True

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from blueque import process
+from blueque import process, signals
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
@@ -42,10 +42,15 @@ class Scheduler:
     """Serves every queue in `blueque_queues`.
 
     address: of Redis and where that came from, to be shown.
+    reread: returns a client that goes by what blueque.toml says now; None: it cannot be had.
     """
 
-    def __init__(self, client: Client, address: tuple[str, str] = ("", "")) -> None:
-        self._client, self._address = client, address
+    def __init__(
+        self, client: Client, address: tuple[str, str] = ("", ""), reread: Callable[[], Client | None] | None = None
+    ) -> None:
+        self._client, self._address, self._reread = client, address, reread
+        self._rules = client.retention_rules
+        self._signals: signals.Signals | None = None
         self._lookout = client.get_lookout()
         self._trouble = Trouble("Redis answers again")
         self._look_at_all = 0.0
@@ -95,7 +100,7 @@ class Scheduler:
             return
         self._prune_at = time.monotonic() + PRUNE_EVERY
         names = [name for name, view in self._lookout.views.items() if view.refusal is None]
-        self._retention.serve(self._client.retention_rules(names))
+        self._retention.serve(self._rules(names))
         try:
             if self._retention.step():
                 self._prune_at = time.monotonic() + self._retention.rest
@@ -126,15 +131,30 @@ class Scheduler:
         url, source = self._address
         log.info("blueque-scheduler %s: %s (%s), pid %d", __version__, hide_password(url), source, os.getpid())
         before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP])
+        signals.show_stacks_on(signal.SIGUSR1)
         try:
             while True:
                 self._wait(self._step_or_pause())
+                for number in self._signals.take():
+                    self._obey(number)
         except _Stop:
             return 0
         finally:
+            signals.show_no_stacks_on(signal.SIGUSR1)
+            self._signals.restore()
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._lookout.close()
+
+    def _obey(self, number: int) -> None:
+        if number == signal.SIGUSR1:
+            log.warning("SIGUSR1: our stacks are above")
+        elif self._reread is None:
+            log.warning("SIGHUP: start the scheduler again to have it read its configuration")
+        elif (client := self._reread()) is not None:
+            self._rules = client.retention_rules
+            log.warning("SIGHUP: what blueque.toml says of retention holds from now on")
 
     def _step_or_pause(self) -> float:
         try:
@@ -170,8 +190,10 @@ class Scheduler:
     def _wait(self, seconds: float) -> None:
         started = time.monotonic()
         time.sleep(min(seconds, COALESCE))
-        news = self._lookout.fileno()
-        process.wait_readable([] if news is None else [news], seconds - (time.monotonic() - started))
+        descriptors = [] if self._signals is None else [self._signals.fileno()]
+        if (news := self._lookout.fileno()) is not None:
+            descriptors.append(news)
+        process.wait_readable(descriptors, seconds - (time.monotonic() - started))
 
 
 def _stop(number: int, frame: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
 
+# What a master says to its listeners; nobody else uses these.
+PAUSE, RESUME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
 
 RESIZED = signal.SIGWINCH                              # the terminal has another size
 CONTINUED = signal.SIGCONT                             # after a stop, by fg
@@ -86,6 +89,18 @@ class Interruptions:
         os.kill(os.getpid(), number)                   # so that whoever waits for us sees what it was
 
 
+def show_stacks_on(number: int) -> None:
+    """Have the signal write to standard error where all our threads are, at once, whatever they do; then as before."""
+    faulthandler.unregister(number)
+    with contextlib.suppress(ValueError, OSError, AttributeError, RuntimeError):     # standard error is no file
+        faulthandler.register(number, all_threads=True, chain=True)
+
+
+def show_no_stacks_on(number: int) -> None:
+    """Undo `show_stacks_on`: in a task process the signal, and faulthandler, are the task's."""
+    faulthandler.unregister(number)
+
+
 class Echoes:
     """Tells the echo of a signal from a second signal, for the second one ends tasks of days.
 
@@ -144,6 +159,11 @@ def blocked(numbers: Iterable[int]) -> Iterator[None]:
 def unblock(numbers: Iterable[int]) -> None:
     """Let the signals come, those held back first."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def ignore(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def discard(numbers: Iterable[int]) -> None:

@@ -53,12 +53,14 @@ class Master(NamedTuple):
     lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its task.
     requests: a pipe to it; a number in it says how many attempts there are that we cannot adopt ourselves.
     adopts_only: take nothing from the line; adopt one attempt, if there is one, and leave when it has ended.
+    is_paused: take nothing until it says so.
     """
 
     pid: int
     lifeline: int
     requests: int
     adopts_only: bool = False
+    is_paused: bool = False
 
 
 class Slot:
@@ -93,7 +95,9 @@ class Slot:
         for listener in self._listeners:
             listener.pool = pool
         self._master = master
-        self._orders = Orders(master.lifeline if master else None, obeys_terminal, self._bury)
+        self._orders = Orders(
+            master.lifeline if master else None, obeys_terminal, self._bury, master is not None and master.is_paused
+        )
         self._roster = Roster(spool.root)
         self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
@@ -233,6 +237,10 @@ class Slot:
                     self._rest(LOOK_FOR_ROOM)
                     may_take = True
                     continue
+                if self._orders.is_paused:
+                    self._sit_out()
+                    may_take = True
+                    continue
                 if may_take:
                     task = self._listeners.take()
                     self._trouble.tell(None)
@@ -246,6 +254,11 @@ class Slot:
                 self._rest(self._trouble.pause())
                 may_take = True
         return None
+
+    def _sit_out(self) -> None:
+        """Paused: let others have the wake-up calls that came to us, and wait for an order or the next duty."""
+        self._listeners.decline()
+        self._listeners.watch_orders(self._upkeep.seconds_left(), self._is_answered)
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next try for a task; not when an order has come, perhaps while we waited for an answer."""
@@ -273,8 +286,8 @@ class Slot:
 
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
-        deadline = time.monotonic() + self._upkeep.seconds_left() + 5.0
-        while self._orders.now is Order.WORK:
+        deadline, was_paused = time.monotonic() + self._upkeep.seconds_left() + 5.0, self._orders.is_paused
+        while self._orders.now is Order.WORK and self._orders.is_paused is was_paused:
             seconds = deadline - time.monotonic()
             if connection.wait(0) or connection.fileno() in self._orders.look(seconds, [connection.fileno()]):
                 return True

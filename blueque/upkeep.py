@@ -41,7 +41,7 @@ class Upkeep:
         first = time.monotonic() + BEATS_TO_A_LOOK * defaults.timing.beat
         self._next_deletion = first if self._retention.is_asked_for else float("inf")
         self._orphans: list[Task] = []
-        self._is_leaving_known = False
+        self._is_leaving_known = self._is_pause_known = False
         self.is_drained = False                        # somebody has left us the order to drain
         self.oom_kills = 0                             # of this machine, as counted at our last beat
 
@@ -64,6 +64,8 @@ class Upkeep:
         standing = None
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
+        elif self._orders.now is Order.WORK and self._orders.is_paused is not self._is_pause_known:
+            self._announce_pause()
         now = time.monotonic()
         # What is nearly due is done along with what is due: an idle listener then wakes up once for all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self._next_duty <= now else now
@@ -141,6 +143,7 @@ class Upkeep:
             if listener.instance is None:
                 listener.register(self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry)
                 self._recovery.own(listener.queue, listener.node)
+                self._is_pause_known = False           # an order goes with the registration
 
     def _announce(self) -> None:
         """Say once that we take nothing new: who looks at us should not wait for us."""
@@ -149,9 +152,19 @@ class Upkeep:
             if listener.pool is not None:
                 listener.pool.withdraw()
         try:
-            self._listeners.announce_leaving("drain" if self._orders.wants_end else "leave")
+            self._listeners.announce("drain" if self._orders.wants_end else "leave")
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we leave: %s", error)
+
+    def _announce_pause(self) -> None:
+        """Let everybody see whether we take anything; tried again at the next look if Redis is away."""
+        try:
+            self._listeners.announce("pause" if self._orders.is_paused else "work")
+            self._is_pause_known = self._orders.is_paused
+            if self._is_pause_known:                   # a call may have been lost when our waiting was cut short
+                self._listeners.wake(self._listeners.queues)
+        except (RedisAway, RedisRefused, Contended) as error:
+            log.debug("cannot announce that we pause or go on: %s", error)
 
     def _promote(self) -> None:
         """Put due tasks of our own queues in line, a hundred at most of each: there may be a million, and we have other

@@ -546,7 +546,7 @@ class Model:
         known = self.registrations.get((queue, node))
         if known is None or known["state"] != "alive":
             return False
-        if known.get("order") != what:
+        if known.get("order") != what and not (what in ("pause", "work") and known.get("order") in ("drain", "leave")):
             known |= {"order": what, "order_by": by}
             self.orders.add((queue, node))
         return True

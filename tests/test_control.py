@@ -416,6 +416,15 @@ def test_an_order_given_again_changes_nothing(redis, state):
     assert state() == before
 
 
+@pytest.mark.parametrize("what", ["pause", "work"])
+def test_a_listener_that_was_told_to_drain_stays_told_when_it_pauses_or_goes_on(redis, state, what):
+    order(redis)
+    before = state()
+
+    assert protocol.order(redis, "video", NODE, what, "a signal") is True
+    assert state() == before
+
+
 @pytest.mark.parametrize("how", ["unknown", "dead"])
 def test_there_are_no_orders_for_a_listener_that_is_not_there(redis, state, how):
     protocol.fence(redis, "video", NODE, "i1", "0")

@@ -44,7 +44,7 @@ LAYERS = {
     ],
     "programs": [
         "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
-        "exporter", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
+        "exporter", "rereading", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
         "master", "listener_main", "scheduler", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "attention", "why"],

@@ -394,7 +394,7 @@ def test_what_it_holds_in_any_queue_is_its_own(client, group):
 
 
 def test_announcing_that_it_leaves_is_seen_in_every_queue(group, cli):
-    group.announce_leaving()
+    group.announce("drain")
     assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "order") for queue in group.queues} == {"drain"}
 
 

@@ -146,6 +146,9 @@ def command(
     them. SIGTERM: see --on-term. With leave, the default outside a container, the running tasks run on, each with a
     listener behind it, and those who start the next blueque-listener here find them. --retry and the limits are for tasks
     that have none of their own.
+
+    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: read blueque.toml again, for tasks to come.
+    SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
     """
     if (handler is None) == (program is None):
         raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
@@ -277,7 +280,12 @@ def _amounts(words: Sequence[str]) -> dict[str, int]:
 
 def _become_master(choices: list[object]) -> None:
     from blueque.listener_main import CHOICES  # here: --help does without
+    from blueque.rereading import ANSWER_TO
 
+    if ANSWER_TO in os.environ:                        # a master asks what it should do from now on
+        with open(int(os.environ[ANSWER_TO]), "w") as answer:
+            json.dump(choices, answer)
+        return
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
     arguments = [sys.executable, "-P", "-m", "blueque.listener_main", *_without_url(sys.argv[1:])]
     try:

@@ -41,9 +41,10 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     blueque node ls
     blueque node ls -q video.encode --slots
 
-    A host has a line for each state and version of its listeners. One is "up"; "draining" when it takes nothing new;
-    "silent" when its beat has stood still for its lease; "dead" when others have found it so, and its tasks are lost or run
-    elsewhere; "gone" when it has left a task behind; "unattended" or "1.0.0" when it has no beat.
+    A host has a line for each state and version of its listeners. One is "up"; "draining" when it takes nothing new,
+    and leaves; "paused" when it takes nothing until its next SIGUSR2; "silent" when its beat has stood still for its lease;
+    "dead" when others have found it so, and its tasks are lost or run elsewhere; "gone" when it has left a task behind;
+    "unattended" or "1.0.0" when it has no beat.
     """
     inspector = invocation.client().get_inspector()
     nodes, now = inspector.nodes(), inspector.now()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from typing import TYPE_CHECKING
+
 import click
 
 from blueque.cli.exits import run
+from blueque.cli.failure import Failure
 from blueque.cli.options import (
     Invocation,
     config_option,
@@ -13,6 +17,9 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
+
+if TYPE_CHECKING:
+    from blueque.client import Client
 
 
 @click.command()
@@ -24,13 +31,21 @@ from blueque.cli.options import (
 def command(invocation: Invocation) -> int:
     """Put the scheduled tasks of every queue in line when they are due.
 
-    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once.
+    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP has it read
+    blueque.toml again, SIGUSR1 write to its log where it is.
     """
     from blueque.logs import log_to_stderr  # here: --help does without
     from blueque.scheduler import Scheduler
 
+    def reread() -> Client | None:
+        try:
+            return Invocation(invocation.url, invocation.config_file).client()
+        except Failure as failure:
+            logging.getLogger("blueque").error("everything stays as it is: %s", failure.format_message())
+            return None
+
     log_to_stderr()
-    return Scheduler(invocation.client(), invocation.address()).run()
+    return Scheduler(invocation.client(), invocation.address(), reread).run()
 
 
 def main() -> None:

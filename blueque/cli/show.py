@@ -26,8 +26,8 @@ _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLOURS = {
     "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
-    "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "silent": "red", "dead": "red",
-    "gone": "red",
+    "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "paused": "yellow",
+    "silent": "red", "dead": "red", "gone": "red",
 }
 _NARROWEST = 8
 

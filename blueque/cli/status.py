@@ -65,9 +65,10 @@ def status(invocation: Invocation, is_check: bool, pause: float | None, shows_al
     Lines that begin with ! are what somebody should look at; the line below says what tells more, or helps. A running
     task is shown with how far it is, about how long it will take yet, and SIGN, when it has last told or printed
     something. OLDEST is how long the next task in line has been waiting, MAY RUN how many tasks of a queue may, SEEN the
-    time since the last beat. A listener is "up"; "draining" when it takes nothing new; "silent" when its beat has stood
-    still for its lease; "unattended" or "1.0.0" when it has none; "dead" when others have found it so; "gone" when it has
-    left a task behind. Feeds are those that have not finished, see blueque feeds.
+    time since the last beat. A listener is "up"; "draining" when it takes nothing new, and leaves; "paused" when it takes
+    nothing until its next SIGUSR2; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when it
+    has none; "dead" when others have found it so; "gone" when it has left a task behind. Feeds are those that have not
+    finished, see blueque feeds.
     """
     if pause is not None:
         if is_check:

@@ -144,13 +144,13 @@ def decline_stack(
 
 
 def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
-    """Leave an order for a listener: `drain`. False: there is no such listener alive."""
+    """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: there is no such listener alive."""
     registration = keys.listener(queue, node)
 
     def decide(known: list[str | None]) -> Answer | Change:
         if known[0] != "alive":
             return Answer(False)
-        if known[1] == what:
+        if known[1] == what or (what in ("pause", "work") and known[1] in ("drain", "leave")):
             return Answer(True)
         return Change(
             [
