@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import backlog, looking, producing, waiting, working
+from bench import backlog, looking, producing, telling, waiting, working
 from bench.case import Case, Lines, Target
 from bench.pipeline_cases import PIPELINE_CASES
 
@@ -135,6 +135,42 @@ CASES = [
         "any of its queues, to the first line of the handler; and the commands that it sends while nothing comes.",
         waiting.hundred_queues, [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")], None, [],
         {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
+    ),
+    Case(
+        "printing", "A task that prints a lot",
+        "A Python program prints 500,000 lines of some 60 bytes, and works between them so that it prints 50,000 a second "
+        "with its output in a file; the same with `python -u`, which writes what it prints at once; the same function "
+        "as the handler of a listener, which writes line by line; and the program as a task, which is given "
+        "`PYTHONUNBUFFERED`. The listener reads the lines meanwhile, and sends Redis the first and the last of them.",
+        telling.printing, [("seconds", "s"), ("rate", "lines/s")], None,
+        [
+            Target(
+                "a handler that prints 50,000 lines/s", "1.05 x the time with its output in a file", 1.05, False,
+                ("handler", "seconds"), ("plain", "seconds"),
+            ),
+            Target(
+                "a program that prints 50,000 lines/s", "1.05 x the time with `python -u`", 1.05, False,
+                ("program", "seconds"), ("lines", "seconds"),
+            ),
+        ],
+        {
+            "plain": "into a file", "lines": "into a file, `python -u`", "handler": "as a handler", "program": "as a task",
+        },
+        plot="none",
+    ),
+    Case(
+        "reporting", "A thousand running tasks that tell how far they are",
+        "What the listeners of a thousand started tasks write, evenly over 10 s, by one program: each a beat in the 10 s; "
+        "each task's progress once a second besides; and a line that each has printed as well. A look at what is watched is "
+        "part of each. What is measured is the processor time of Redis.",
+        telling.reporting, [("core", "% of a core of Redis"), ("commands", "commands/s")], None,
+        [
+            Target(
+                "1,000 tasks that tell progress each second", "10 % of a core of Redis", 10.0, False, ("progress", "core"),
+                unit=" %",
+            ),
+        ],
+        {"beats": "beats", "progress": "progress, too", "both": "and a line"}, plot="none",
     ),
     Case(
         "status", "What status takes",

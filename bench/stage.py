@@ -158,6 +158,10 @@ class Stage:
         """Return how many commands Redis has had."""
         return int(self._info("stats", "total_commands_processed"))
 
+    def cpu_seconds(self) -> float:
+        """Return the processor time that Redis has had."""
+        return float(self._info("cpu", "used_cpu_user")) + float(self._info("cpu", "used_cpu_sys"))
+
     def version(self) -> str:
         return self._info("server", "redis_version")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from bench import cases, looking, producing, raw, report, rounds, systems, working
+from bench import cases, looking, producing, raw, report, rounds, systems, telling, working
 from bench.case import Case, Target
 from bench.load import Quiet, busy_share
 from bench.setting import Bench, Outcome, open_stage, reason
@@ -178,6 +178,17 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
     assert all(its["whole"][0] > its["p50"][0] > 0 for its in looks.rows.values()) and len(looks.rows) == 2
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
     assert helps.facts["slowest"] in ("status", "config")
+
+
+def test_what_tasks_tell_is_measured_beside_what_it_takes_without() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.0001, quiet=Quiet(0.0))
+        printed, told = telling.printing(bench), telling.reporting(bench)
+
+    assert printed.failed == told.failed == {}
+    assert [its["rate"][0] > 0 for its in printed.rows.values()] == 4 * [True]
+    beats, progress, both = (told.rows[row]["commands"][0] for row in ("beats", "progress", "both"))
+    assert beats < progress < both
 
 
 def shape(found: dict[str, Any]) -> list[Any]:
