@@ -125,8 +125,8 @@ def remark(task: Task) -> None:
     if task.status is None:
         show.talk("Not new: the task with that key was deleted, and the key still counts.")
     else:
-        again = f"; to run it again: blueque requeue {task.id}" if task.status in ("failed", "cancelled") else ""
-        show.talk(f"Not new: that task is {task.status}{again}")
+        again = f"; to run it again: blueque requeue {show.short_id(task.id)}"
+        show.talk(f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}")
 
 
 def parameters_of(source: str | None, is_text: bool) -> Any:

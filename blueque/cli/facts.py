@@ -54,7 +54,7 @@ def facts(task: Task, signs: Signs, is_utc: bool) -> list[tuple[str, str]]:
     told |= {name: task.fields.get(name) for name in plain}
     others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
-        others.append(("next", f"To run it again: blueque requeue {task.id}"))
+        others.append(("next", f"To run it again: blueque requeue {show.short_id(task.id)}"))
     return [(label, text) for label, text in told.items() if text is not None] + others
 
 

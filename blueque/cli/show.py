@@ -24,6 +24,7 @@ from blueque.wording import span as span
 # Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
 _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PATH = re.compile(r"""[^\s"'/]*/[^\s"']+""")            # or one of another host, or an address
 _COLOURS = {
     "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
     "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "paused": "yellow",
@@ -116,6 +117,11 @@ def short_id(task_id: str) -> str:
     return task_id[:8] if is_terminal() and _UUID.fullmatch(task_id) else task_id
 
 
+def short_ids(text: str) -> str:
+    """Return the text with the UUIDs in it as `short_id` has them."""
+    return _UUID.sub(lambda match: short_id(match[0]), text)
+
+
 def short_node(node: str) -> str:
     """Return the node id without the domain of its host on a terminal, whole in a pipe."""
     host, separator, pid = node.rpartition("_")
@@ -130,6 +136,19 @@ def within(text: str, columns: int | None = None) -> str:
     if not is_terminal():
         return text
     return _cut(text, terminal_width() if columns is None else columns)
+
+
+def lines(text: str, columns: int) -> list[str]:
+    """Return the text in lines of so many columns at most, broken between words; a path stays whole, however long it is."""
+    found = [""]
+    for word in re.findall(r"\s*\S+", text) or [text]:
+        if width(found[-1]) + width(word) <= columns:
+            found[-1] += word
+            continue
+        word = word.lstrip() if found[-1] else word
+        parts = [word] if _PATH.fullmatch(word) else pieces(word, columns)
+        found[-1:] = [*found[-1:], *parts] if found[-1] else parts
+    return found
 
 
 def pieces(text: str, columns: int) -> list[str]:

@@ -147,7 +147,7 @@ def _print_concern(concern: Concern) -> None:
     name = show.within(show.clean(concern.about), max(8, show.terminal_width() - show.width(text) - 4))
     click.echo(show.paint(show.within(f"! {name}: {text}"), "", bold=True))
     if concern.command:
-        click.echo(show.within(f"  {show.clean(concern.command)}"))
+        click.echo(show.within(f"  {show.short_ids(show.clean(concern.command))}"))
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -88,7 +88,7 @@ def _print_fact(label: str, value: str) -> None:
     """Print a value beside its label; one of several lines, or a long one, in a block."""
     lines = [show.clean(line) for line in value.split("\n")]
     if show.is_terminal():
-        lines = [piece for line in lines for piece in show.pieces(line, show.terminal_width() - _LABEL)]
+        lines = [piece for line in lines for piece in show.lines(line, show.terminal_width() - _LABEL)]
         hidden = len(lines) - _MAX_LINES
         if hidden > 0:
             lines[_MAX_LINES:] = [f"... ({hidden} more lines: --json shows all)"]

@@ -82,7 +82,7 @@ def ending(task: Task) -> str:
 
 def detached(ids: Sequence[str]) -> str:
     """Return what to say to one who does not want to wait any longer."""
-    one, *others = ids
+    one, *others = map(show.short_id, ids)
     if others:
-        return f"No longer waiting; {len(ids)} tasks go on all the same, such as {show.short_id(one)}: blueque show ID"
+        return f"No longer waiting; {len(ids)} tasks go on all the same, such as {one}: blueque show ID"
     return f"No longer waiting; the task goes on: blueque logs -f {one}; to end it: blueque cancel {one}"
