@@ -73,6 +73,16 @@ def test_each_value_comes_with_the_place_that_says_it(run, here, monkeypatch):
     assert places['queues."render.4k".weight'] == (5, "file", "blueque.toml", 8)
 
 
+def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
+    (here / "blueque.toml").write_text("[listener]\nmemory_limit = 8589934592\n")
+
+    shown = [line.split()[:2] for line in run("config").stdout.splitlines()]
+
+    for one in (["max_bytes", "1MiB"], ["listener.log_limit", "1GiB"], ["listener.memory_limit", "8GiB"]):
+        assert one in shown
+    assert items(run("config", "--json"))["max_bytes"]["value"] == 2**20
+
+
 def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
     (here / "blueque.toml").write_text(TEXT)
     shown = run("config").stdout + run("config", "--json").stdout

@@ -171,6 +171,18 @@ def test_stats_of_one_queue_are_shown_with_a_histogram_in_words(run, ended):
     assert err.startswith("since ") and err.endswith(" 00:00 UTC, 7 days\n")
 
 
+def test_what_took_less_than_a_second_is_not_said_to_take_longer_than_its_mean(run, ended):
+    for _ in range(3):
+        ended(0.0, 0.0)
+
+    one, several = run("stats", "-q", Q)[1], run("stats")[1]
+    found = json.loads(run("stats", "--json", Q)[1])["items"][0]["running"]
+
+    assert " ".join(one.splitlines()[3].split()) == "ran 3 0.0 s 0.0 s < 1 s < 1 s < 1 s < 1 s"
+    assert several.count("< 1 s") >= 3
+    assert (found["mean_seconds"], found["p50_seconds"]) == (0.0, 0.5)
+
+
 def test_a_histogram_has_bars_on_a_terminal_only(monkeypatch):
     buckets = {histogram.bucket(3): 20, histogram.bucket(5): 1}
 
@@ -213,6 +225,29 @@ def test_failures_are_put_together_by_queue_and_type_with_the_newest_of_each(run
     _, out, err = run("failures", Q)
     (line,) = [line for line in out.splitlines() if "DiskFull" in line]
     assert (line.split()[:5], line.split()[-1], err) == (["mine.DiskFull", Q, "3", "3", newest], "no", "")
+
+
+def test_queues_of_failures_are_named_either_way(run, ended):
+    ended(0.0, 1.0, 0, "OSError")
+    ended(0.0, 1.0, 0, "ValueError", queue="audio")
+
+    kinds = [
+        [item["error_type"] for item in json.loads(run("failures", "--json", *queues)[1])["items"]]
+        for queues in (["audio"], ["-q", "aud*"], [Q, "--queue", "audio"])
+    ]
+
+    assert [sorted(one) for one in kinds] == [["ValueError"], ["ValueError"], ["OSError", "ValueError"]]
+
+
+def test_it_is_said_of_how_many_kinds_of_failures_no_commands_are_shown(run, ended, monkeypatch):
+    monkeypatch.setattr("blueque.cli.show.is_terminal", lambda: True)
+    for kind in range(6):
+        ended(0.0, 1.0, 0, f"mine.Error{kind}")
+
+    said = run("failures")[2].splitlines()
+
+    assert sum("requeue --failed" in line for line in said) == 5
+    assert said[-1] == "(and likewise for 1 more kind)"
 
 
 def test_of_many_failures_the_newest_are_looked_at_and_that_is_said(run, ended, monkeypatch):

@@ -16,6 +16,7 @@ from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
+from blueque.commands import amount
 
 _ENVIRONMENT = {
     "max_bytes": "BLUEQUE_MAX_BYTES", "listener.spool": "BLUEQUE_SPOOL", "listener.beat": "BLUEQUE_BEAT",
@@ -24,6 +25,7 @@ _ENVIRONMENT = {
     "statistics.keep": "BLUEQUE_STATISTICS_KEEP",
 }
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
+_SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
 _NONE = "-"                                            # a limit that there is not
 
 
@@ -61,7 +63,7 @@ def config(context: click.Context, invocation: Invocation, as_json: bool) -> Non
     if as_json:
         show.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])
         return
-    rows = [[setting.name, _shown(setting.value), _origin(setting)] for setting in found]
+    rows = [[setting.name, _shown(setting), _origin(setting)] for setting in found]
     click.echo("\n".join(show.table(_COLUMNS, rows)))
 
 
@@ -140,7 +142,7 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     listener: dict[str, Any] = {
         "slots": 1, "select": "lottery" if is_lottery else "ordered",
         "spool": settings.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "spool_limit": f"{settings.SPOOL_LIMIT:.0%}", "log_limit": show.size(settings.LOG_LIMIT), "keep": show.span(KEEP),
+        "spool_limit": f"{settings.SPOOL_LIMIT:.0%}", "log_limit": amount(settings.LOG_LIMIT), "keep": show.span(KEEP),
         "beat": show.span(timing.beat), "lease": show.span(timing.lease),
         "lost_after": show.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
         "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
@@ -185,7 +187,10 @@ def _leaves(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[tuple[t
             yield (*path, key), value
 
 
-def _shown(value: Any) -> str:
+def _shown(setting: Setting) -> str:
+    value = setting.value
+    if setting.name in _SIZES and isinstance(value, int):
+        return amount(value)
     if value is None or value is False or value in ({}, []):
         return _NONE if value is not False else "false"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -10,7 +10,7 @@ import click
 
 from blueque import commands
 from blueque.cli import show
-from blueque.cli.named import queues_matching
+from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.cli.stats import days_option
@@ -25,12 +25,12 @@ _COLUMNS = [
 
 
 @click.command()
-@click.argument("patterns", nargs=-1, metavar="[QUEUE...]")
+@queues_options
 @days_option
 @json_option
 @shared_options
 @pass_invocation
-def failures(invocation: Invocation, patterns: Sequence[str], days: int, as_json: bool) -> None:
+def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, as_json: bool) -> None:
     """Show what tasks fail with, how often, and the newest of each kind.
 
     \b
@@ -42,7 +42,7 @@ def failures(invocation: Invocation, patterns: Sequence[str], days: int, as_json
     many queues.
     """
     inspector = invocation.client().get_inspector()
-    queues = queues_matching(inspector.queues(), patterns)
+    queues = queues_matching(inspector.queues(), [*patterns, *named])
     found = inspector.failures(queues, days)
     now = inspector.now()
     if as_json:
@@ -86,6 +86,9 @@ def _print_commands(kinds: Sequence[Kind]) -> None:
         show.talk(f"  blueque show {show.short_id(kind.newest or '')}")
         again = commands.of_queue("requeue --failed", kind.queue)
         show.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
+    if kinds[MAX_COMMANDS:]:
+        show.talk("")
+        show.talk(f"(and likewise for {show.count(len(kinds) - MAX_COMMANDS, 'more kind')})")
 
 
 def _item(kind: Kind) -> dict[str, Any]:

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import click
+
 from blueque.cli.failure import MISSING, Failure
 
 if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
     from blueque.inspector import Inspector
+
+
+def queues_options(command: Decorated) -> Decorated:
+    """Add the queues that are looked at, as arguments and as --queue: as the parameters `patterns` and `named`."""
+    option = click.option("-q", "--queue", "named", multiple=True, metavar="PATTERN", help="The same as QUEUE.")
+    return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
 def queues_named(inspector: Inspector, names: Sequence[str]) -> list[str]:

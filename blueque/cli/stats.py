@@ -10,7 +10,7 @@ import click
 
 from blueque import histogram
 from blueque.cli import show
-from blueque.cli.named import queues_matching
+from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column, span
 from blueque.errors import InvalidInput
@@ -53,13 +53,15 @@ days_option = click.option(
 
 
 @click.command()
-@click.argument("patterns", nargs=-1, metavar="[QUEUE...]")
+@queues_options
 @days_option
 @click.option("--histogram", "with_histogram", is_flag=True, help="Draw how long tasks ran, also for several queues.")
 @json_option
 @shared_options
 @pass_invocation
-def stats(invocation: Invocation, patterns: Sequence[str], days: int, with_histogram: bool, as_json: bool) -> None:
+def stats(
+    invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, with_histogram: bool, as_json: bool
+) -> None:
     """Show how many tasks ended how, and how long they waited and ran.
 
     \b
@@ -70,11 +72,12 @@ def stats(invocation: Invocation, patterns: Sequence[str], days: int, with_histo
     Days are days in UTC. WAIT is the time in line, without that until a scheduled task was due; RAN that of attempts that
     completed. FAILED is for good; RETRIED counts attempts that failed, and another followed; LOST those that ended with
     their node. Counts, MEAN and the standard deviation +- are exact. p50 and the like, and MAX, come from buckets of a
-    second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are right to that width.
+    second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are right to that width,
+    and < 1 s is the first of them.
     What listeners of 1.0.0 do is not counted.
     """
     inspector = invocation.client().get_inspector()
-    queues = queues_matching(inspector.queues(), patterns)
+    queues = queues_matching(inspector.queues(), [*patterns, *named])
     found = inspector.statistics(queues, days)
     if as_json:
         show.print_json("statistics", days=days, items=[_item(its) for its in found])
@@ -142,7 +145,9 @@ def _round(seconds: float) -> str:
 
 def _about(seconds: float | None) -> str:
     """Return an estimate without more digits than it has."""
-    return "-" if seconds is None else roughly(seconds) if seconds >= 57.5 else span(seconds)
+    if seconds is None or seconds >= 57.5:
+        return "-" if seconds is None else roughly(seconds)
+    return span(seconds) if seconds > histogram.end(0) else f"< {_round(histogram.end(0))}"
 
 
 def _at_most(seconds: float | None) -> str:
