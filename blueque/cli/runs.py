@@ -24,7 +24,7 @@ _COLUMNS = [
     Column("RUN", can_shrink=True), Column("QUEUE", can_shrink=True), Column("KIND"), Column("STATE"), Column("AGE", True),
     Column("ROWS", True), Column("TASKS", True), Column("STAGED", True),
 ]
-_TIMES = ("created", "decided", "finished")
+_TIMES = ("created", "decided", "finished", "moved")
 _WEEK = 7 * 86400.0
 
 _queues = click.argument("names", nargs=-1, metavar="[QUEUE...]")
@@ -184,4 +184,5 @@ def _item(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left(left: Leftover) -> dict[str, Any]:
-    return {"queue": left.queue, "run": left.run, "way": left.way, "chunks": len(left.chunks), "age": round(left.age, 3)}
+    age = round(left.age, 3)
+    return {"queue": left.queue, "run": left.run, "way": left.way, "chunks": len(left.chunks), "age_seconds": age}

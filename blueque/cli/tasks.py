@@ -80,7 +80,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         ),
         "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal, "failures": task.failures,
         "last_error_type": task.last_error_type, "progress": task.fields.get("progress"), "cancelled_by": task.cancelled_by,
-        "priority": task.fields.get("priority"), "needs": task.fields.get("needs"), "devices": task.fields.get("devices"),
+        "priority": task.priority, "needs": task.fields.get("needs"), "devices": task.fields.get("devices"),
     }
 
 
