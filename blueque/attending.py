@@ -124,7 +124,7 @@ class Attending:
             if standing is not None and not self._obey(watch, standing):
                 return False
             watch.step()
-            watch.bar = publisher.step(watch.task)
+            watch.bars = publisher.step(watch.task)
         while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
             self._orders.look(again - time.monotonic())
             standing = self._upkeep.keep_up(watch.task.id)
@@ -164,7 +164,7 @@ class Attending:
         while (left := deadline - time.monotonic()) > 0:
             if connection.wait(0):
                 return True
-            watch.bar = publisher.step(watch.task)     # on another connection than the one that waits here
+            watch.bars = publisher.step(watch.task)     # on another connection than the one that waits here
             until = min(watch.next_step, publisher.next_step)
             ready = self._orders.look(min(left, until - time.monotonic()), [watch.pidfd, connection.fileno()])
             if connection.fileno() in ready:

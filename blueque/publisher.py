@@ -44,17 +44,19 @@ class Publisher:
         self._tail: Tail | None = None
         self._told: Told | None = None                 # of progress, as of the last look: by the handler,
         self._wrote: float | None = None               # by a program,
-        self._bar = ""                                 # by a bar
+        self._bar = ""                                 # by a bar, the outermost if there are several
+        self._signs: tuple[str | int, ...] = ()        # all of them, and how many have ended
+        self._ended = 0
         self._checkpoint = Teller(attempt, client.max_bytes)
         self._progress = self._published = ""
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
 
-    def step(self, task: Task) -> str:
-        """Do what is due: look, and tell what is new. Return what the task draws of its progress; empty if it draws none."""
+    def step(self, task: Task) -> object:
+        """Do what is due: look, and tell what is new. Return something that is another as soon as one of its bars moves."""
         if time.monotonic() >= self.next_step:
             is_told = self._look_and_tell(task, is_over=False)
             self.next_step = time.monotonic() + (PACE if is_told else AFTER_TROUBLE)
-        return self._bar
+        return self._signs
 
     def finish(self, task: Task) -> None:
         """Tell the rest of an attempt that has ended, if Redis takes it now; else call again."""
@@ -97,7 +99,14 @@ class Publisher:
         if self._tail is None:
             self._tail = Tail(self._attempt.path, self._log_limit)
         self._tail.look(time.time(), is_over)
-        self._bar = progress_of(self._tail.bar()) or self._bar     # which stays when a line has come to its end
+        self._look_at_bars(self._tail)
+
+    def _look_at_bars(self, tail: Tail) -> None:
+        drawn = [*filter(None, map(progress_of, tail.drawn()))]
+        ended = [*filter(None, map(progress_of, tail.ended()))]
+        self._ended += len(ended)
+        self._signs = (*drawn, self._ended)
+        self._bar = next(iter([*drawn, *reversed(ended)]), self._bar)      # which stays as long as there is no other
 
     def _tell_lines(self, task: Task, is_over: bool) -> None:
         if self._tail is None:

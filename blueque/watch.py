@@ -63,7 +63,7 @@ class Watch:
         self._tree = tree
         # At once when it is adopted: what it leaves will not come to us, and is known only if it was seen before.
         self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
-        self.bar = ""                                  # what it draws of its progress, if that is all that it tells
+        self.bars: object = None                       # another as soon as one moves of the bars that it draws
         self._progress: object = None
         self._progressed_at = time.monotonic()
         self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
@@ -226,7 +226,7 @@ class Watch:
         if limit is None or self.reason is not None:
             return
         # Not the age of a file, which goes by a clock that may be set, but whether it has changed.
-        progress = self.attempt.told(), self.attempt.wrote_progress(), self.bar
+        progress = self.attempt.told(), self.attempt.wrote_progress(), self.bars
         if progress != self._progress:
             self._progress, self._progressed_at = progress, now
             self._warned.discard("stall_limit")

@@ -221,11 +221,11 @@ def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless
             return (tmp_path / "stop").exists()
 
         until(is_asked, what="the warning")
-        watch.bar = "so far"
+        watch.bars = "so far"
         assert not is_asked()
         until(is_asked, what="the next warning")
         watch.ask("drain")
-        watch.bar = "further"
+        watch.bars = "further"
         assert is_asked()
         watch.close()
         child.kill()

@@ -28,7 +28,7 @@ LAYERS = {
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
         "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "json_rows", "output",
-        "parquet_rows", "resources", "roster", "signals", "spool", "spool_size", "tail", "tree", "trouble",
+        "parquet_rows", "printed", "resources", "roster", "signals", "spool", "spool_size", "tail", "tree", "trouble",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",

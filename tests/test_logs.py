@@ -17,9 +17,11 @@ from running import Programs, outcome, patched, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import keys, process, protocol, task_log
+from blueque.attempt import Attempt
 from blueque.cli.logs import _Printer, logs
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
+from blueque.publisher import Publisher
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.tail import Line
@@ -149,6 +151,52 @@ def test_a_bar_that_moves_keeps_a_task_from_its_stall_limit_and_one_that_stands_
     assert (failed.status, failed.error_type) == ("failed", "stall_limit")
     assert failed.finished - failed.started > 2.2      # of which 1.6 were those of the moving bar
     assert failed.fields["progress"] == "40/100"
+
+
+@pytest.fixture
+def publisher(client, processor, tmp_path):
+    """Return one for an attempt whose task prints what a test writes; it looks whenever it may."""
+    publisher = Publisher(client, Attempt(str(tmp_path), ""))
+    publisher.next_step = 0.0
+    return publisher
+
+
+def look(publisher, processor, written):
+    """Return what it says of the bars once so much more is printed."""
+    with open(f"{publisher._attempt.path}/stderr", "ab") as file:
+        file.write(written.encode())
+    publisher.next_step = 0.0
+    return publisher.step(processor._task)
+
+
+def test_of_several_bars_the_outermost_is_the_progress_and_each_that_moves_is_a_sign_of_life(client, publisher, processor):
+    both = "\repochs:   0%|    | 0/2 [00:00<?, ?it/s]\n\rbatch:   0%|    | 0/9 [00:00<?, ?it/s]\x1b[A"
+    first = look(publisher, processor, both)
+    assert client.get_task(processor._task.id).progress == "0/2 epochs"
+    second = look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:01<00:08,  1.00it/s]\x1b[A")
+    assert look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:02<00:16,  2.00s/it]\x1b[A") == second != first
+    look(publisher, processor, "\repochs:  50%|##  | 1/2 [00:09<00:09,  9.00s/it]")
+    assert client.get_task(processor._task.id).progress == "1/2 epochs"
+
+
+@pytest.mark.parametrize(("before", "last", "told"), [
+    ("\r97%|#########7| 97/100 [00:10<00:00,  9.0it/s]", "\r100%|##########| 100/100 [00:10<00:00,  9.0it/s]\n", "100/100"),
+    ("\r97it [00:10,  9.7it/s]", "\r100it [00:10,  9.9it/s]\nuploading\n", "100 it"),
+    ("\repochs:  50%|##  | 1/2 [00:01<00:01,  1.00it/s]\n\rbatch:  50%|##  | 4/8 [00:00<00:01,  1.00it/s]\x1b[A",
+     "\repochs: 100%|####| 2/2 [00:01<00:00,  1.00it/s]\n", "2/2 epochs"),
+])
+def test_what_a_bar_has_shown_last_is_told_when_it_has_ended(client, publisher, processor, before, last, told):
+    begun = look(publisher, processor, before)
+    assert look(publisher, processor, last) != begun
+    assert client.get_task(processor._task.id).progress == told
+    publisher.finish(processor._task)
+    assert client.get_task(processor._task.id).progress == told
+
+
+def test_a_bar_that_is_drawn_and_ended_before_anybody_has_looked_is_told_at_the_end(client, publisher, processor, tmp_path):
+    (tmp_path / "stderr").write_text("\r100%|####| 3/3 [00:00<00:00,  9.0it/s]\n")
+    publisher.finish(processor._task)
+    assert client.get_task(processor._task.id).progress == "3/3"
 
 
 @pytest.mark.parametrize("end", ["fail", "die"])

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueque import tail
+from blueque import printed, tail
+from blueque.printed import LINES, MAX_LINE
 from blueque.publisher import progress_of
-from blueque.tail import HEAD, LINES, MAX_LINE, Tail
+from blueque.tail import HEAD, Tail
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(fi
 
 
 def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(files, monkeypatch, tmp_path):
-    monkeypatch.setattr(tail, "AT_A_LOOK", 2**20)
+    monkeypatch.setattr(printed, "AT_A_LOOK", 2**20)
     path = files(b"".join(b"line %06d\n" % number for number in range(200_000)))
     tailing = Tail(path)
     tailing.look(1.0)
@@ -118,7 +119,7 @@ def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_
 
 
 def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
-    monkeypatch.setattr(tail, "AT_A_LOOK", 1000)
+    monkeypatch.setattr(printed, "AT_A_LOOK", 1000)
     tailing = Tail(files(b"a" * 9 + b"\n"))
     tailing.look(1.0)
     files(b"".join(b"%04d\n" % number for number in range(1000)))
@@ -149,15 +150,15 @@ def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_th
 def test_a_bar_is_what_is_drawn_again_and_again_and_not_yet_ended(files):
     tailing = Tail(files(b"plain", b""))
     tailing.look(1.0)
-    assert tailing.bar() == ""
+    assert tailing.drawn() == []
     files(b"", b"\r 1%|#| 1/100 [")
     tailing.look(2.0)
     files(b"", b"\r 2%|#| 2/100 [\r")
     tailing.look(3.0)
-    assert tailing.bar() == " 2%|#| 2/100 ["
+    assert tailing.drawn() == [" 2%|#| 2/100 ["]
     files(b"", b"\n")
     tailing.look(4.0)
-    assert tailing.bar() == ""
+    assert tailing.drawn() == []
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,92 @@ def test_progress_is_read_from_a_bar(bar, progress):
     assert progress_of(bar) == progress
 
 
+# As tqdm has written them, with leave=False for the inner bar and without; `FULL` is a bar that is full.
+FULL = "█" * 10
+EPOCHS = [f"epochs: {n * 25:3}%|{FULL}| {n}/4 [00:00<00:00, 1.00it/s]" for n in range(5)]
+BATCH = [f"batch: {n * 50:3}%|{FULL}| {n}/2 [00:00<00:00, 1.00it/s]" for n in range(3)]
+
+
+def draw(text, row=0):
+    """Return what tqdm writes to draw a bar so many rows below the first."""
+    return ("\n" * row + "\r" + text + "\x1b[A" * row).encode()
+
+
+def nested(*, leave, row=1):
+    """Yield what a bar in a bar writes, and what the outer one shows after it."""
+    yield draw(EPOCHS[0]), EPOCHS[0]
+    for epoch in range(4):
+        for batch in BATCH:
+            yield draw(batch, row), EPOCHS[epoch]
+        if leave:
+            yield draw(BATCH[2]) + b"\n" + draw(EPOCHS[epoch + 1]), EPOCHS[epoch + 1]
+        else:
+            yield draw(" " * len(BATCH[2]), row) + draw(EPOCHS[epoch + 1]), EPOCHS[epoch + 1]
+
+
+@pytest.mark.parametrize("row", [1, 2])
+@pytest.mark.parametrize("leave", [False, True])
+def test_of_bars_one_in_another_each_is_seen_as_it_is_and_the_log_has_what_stays(files, leave, row):
+    tailing, moves = Tail(files()), set()
+    for count, (written, shown) in enumerate(nested(leave=leave, row=row)):
+        files(b"", written)
+        tailing.look(count)
+        assert tailing.drawn()[0] == shown
+        moves.add(tuple(tailing.drawn()))
+    assert len(moves) >= 14
+    files(b"", b"\n")
+    tailing.look(100.0)
+    assert EPOCHS[4] in tailing.ended() + tailing.drawn()
+    files(b"", b"uploading\n")
+    tailing.look(101.0)
+
+    begin = [EPOCHS[0], *[""] * (row - 1)]             # before anybody could know that the cursor comes back
+    assert texts(tailing.news()) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
+    tailing.done(10**9)
+    assert texts(tail.read(files())) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_bars_one_in_another_are_the_same_in_whatever_pieces_they_come(files, leave):
+    written = b"".join(piece for piece, _ in nested(leave=leave)) + b"\nuploading\n"
+    tailing = Tail(files())
+    for place in range(0, len(written), 3):
+        files(b"", written[place : place + 3])
+        tailing.look(place)
+    at_once = tail.read(files())
+
+    assert texts(tailing.news()) == texts(at_once)
+    assert texts(tailing.news())[-2:] == [EPOCHS[4], "uploading"]
+
+
+def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
+    tailing = Tail(files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + draw(EPOCHS[1]) + draw(BATCH[1], 1)))
+    tailing.look(1.0)
+    assert tailing.drawn() == [EPOCHS[1], BATCH[1]]
+    tailing.look(2.0, is_over=True)
+
+    assert texts(tailing.news()) == [EPOCHS[0], EPOCHS[1], BATCH[1]]
+    assert tailing.ended()[-1] == EPOCHS[1]
+    tailing.done(10**9)
+    assert [(line.at, line.text) for line in tail.read(files())] == [(1.0, EPOCHS[0]), (2.0, EPOCHS[1]), (2.0, BATCH[1])]
+
+
+def test_what_is_printed_among_bars_is_a_line_at_once(files):
+    tailing = Tail(files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + b"\nWARNING: it is hot\n" + draw(EPOCHS[1])))
+    tailing.look(1.0)
+
+    assert texts(tailing.news()) == [EPOCHS[0], "WARNING: it is hot"]
+    assert tailing.drawn() == [EPOCHS[1]]
+
+
+def test_a_cursor_that_moves_up_and_up_holds_few_rows(files):
+    tailing = Tail(files(b"\x1b[99A" * 500 + b"\rx\n" + b"\x1b[A" * 100))
+    tailing.look(1.0)
+    assert tailing.drawn() == ["x"]
+    tailing.look(2.0, is_over=True)
+    assert texts(tailing.news()) == ["x"]
+
+
 def test_empty_lines_are_no_way_to_have_very_many_of_them_held(files):
     tailing = Tail(files(b"\n" * 150_000))
     tailing.look(1.0)
@@ -191,7 +278,7 @@ def test_a_stuck_bar_that_is_drawn_again_and_again_stays_the_same(files):
     for look in range(300):
         files(b"", b"\r 45%|" + b"#" * 80 + b"| 45/100 [retry=1")
         tailing.look(look)
-        assert tailing.bar() == " 45%|" + "#" * 80 + "| 45/100 [retry=1"
+        assert tailing.drawn() == [" 45%|" + "#" * 80 + "| 45/100 [retry=1"]
 
 
 def test_who_comes_after_somebody_whose_lines_nobody_took_reads_them_again(files):
@@ -291,8 +378,8 @@ def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_f
     whole, bit_by_bit, by_many = (tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many"))
     (whole / "stdout").write_bytes(b"".join(pieces))
     at_once, slowly = Tail(str(whole)), Tail(str(bit_by_bit))
-    found, before = [], tail.BLOCK
-    tail.BLOCK = block
+    found, before = [], printed.BLOCK
+    printed.BLOCK = block
     try:
         at_once.look(1.0, is_over=True)
         for piece, now in zip([*pieces, b""], itertools.count()):
@@ -305,7 +392,7 @@ def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_f
             found += one.news()
             one.done(10**9)
     finally:
-        tail.BLOCK = before
+        printed.BLOCK = before
     slowly.look(1.0, is_over=True)
     last = Tail(str(by_many))
     last.look(1.0, is_over=True)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
+from blueque.printed import LINES
 from blueque.protocol.attempt import owned
 from blueque.protocol.looks import ownership
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.tail import LINES, Line
+from blueque.tail import Line
 
 KEPT = 30 * 86400                                      # seconds after the last line, should nobody delete the task
 
