@@ -55,6 +55,7 @@ class Config(NamedTuple):
     listener: what `[listener]` says, by key, durations in seconds and sizes in bytes; `limits` in one dict.
     retention: of queues whose own table says nothing of the status.
     statistics_keep: for how many days the numbers of a day are kept.
+    redact: patterns of names whose values are not shown in parameters.
     """
 
     path: str | None = None
@@ -64,6 +65,7 @@ class Config(NamedTuple):
     queues: Mapping[str, QueueConfig] = _EMPTY
     retention: Mapping[str, Keep] = _EMPTY
     statistics_keep: int | None = None
+    redact: tuple[str, ...] = ()
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
@@ -123,9 +125,10 @@ class _Checker:
     def config(self, values: Mapping[str, Any]) -> Config:
         own = self._table((), values, {
             "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict,
-            "retention": dict, "statistics": dict,
+            "retention": dict, "statistics": dict, "show": dict,
         })
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
+        shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
         listener = self._table(("listener",), own.get("listener", {}), {
             "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
             "spool": _text, "keep": _duration, "spool_limit": _room, "log_limit": _log_limit,
@@ -141,7 +144,7 @@ class _Checker:
         return Config(
             self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
             MappingProxyType(queues), self._retention(("retention",), own.get("retention", {})),
-            statistics.get("keep"),
+            statistics.get("keep"), tuple(shown.get("redact", ())),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:

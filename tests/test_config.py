@@ -145,7 +145,8 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
 # Mistakes
 
 @pytest.mark.parametrize(("text", "sentence"), [
-    ("a = 1", "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics"),
+    ("a = 1",
+     "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics, show"),
     ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
     ("[listener]\nslots = 2\nlost-after = 1", "line 3: listener.lost-after: there is no such key; did you mean lost_after?"),
     ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),

@@ -22,8 +22,8 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 LAYERS = {
     "words": [
         "columns", "commands", "defaults", "errors", "estimate", "exposition", "histogram", "json_text", "keys", "limits",
-        "lines", "pauses", "retry", "selection", "settings", "task_id", "toml_lines", "values", "verdicts", "version",
-        "wording",
+        "lines", "pauses", "redaction", "retry", "selection", "settings", "task_id", "toml_lines", "values", "verdicts",
+        "version", "wording",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",

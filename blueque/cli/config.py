@@ -155,7 +155,7 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     return {
         "max_bytes": settings.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
         **{f"retention.{status}": keep for status, keep in retention.items()},
-        "statistics.keep": f"{settings.STATISTICS_KEEP} d",
+        "statistics.keep": f"{settings.STATISTICS_KEEP} d", "show.redact": [],
     }
 
 

@@ -17,7 +17,7 @@ from blueque.cli import show
 from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
+from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
 from blueque.cli.tasks import as_item
 from blueque.places import FINISHED, STATUSES
 from blueque.survey import entered
@@ -42,10 +42,12 @@ CSV_COLUMNS = (
 @click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")
 @click.option("--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Into this file, which is there when it is whole.")
+@reveal_option
 @shared_options
 @pass_invocation
 def export(
-    invocation: Invocation, patterns: Sequence[str], states: Sequence[str], since: float | None, form: str, path: str | None
+    invocation: Invocation, patterns: Sequence[str], states: Sequence[str], since: float | None, form: str, path: str | None,
+    reveals: bool,
 ) -> None:
     """Write tasks as JSON lines, or as CSV, to standard output or into a file.
 
@@ -55,11 +57,13 @@ def export(
 
     They are those of one instant, the oldest of each queue and state first; what has left its state before it is read is
     left out. A line of JSON is the item of `blueque show ID --json`, without the signs of what runs. CSV has
-    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
+    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text. In parameters the values of
+    names such as password, token or api_key are "[hidden]", unless --reveal is given.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     client = invocation.client(patience=PATIENCE)      # from here on: what is begun is worth waiting for
     inspector = client.get_inspector()
+    hide = invocation.hider(reveals)
     wanted = list(STATUSES) if "all" in states else list(dict.fromkeys(states)) or list(FINISHED)
     now = inspector.now()
     count = 0
@@ -71,7 +75,7 @@ def export(
             try:
                 for task in client.tasks_of(snapshot):
                     if task.status in wanted and task.queue == queue and _is_recent(task, now, since):
-                        write(as_item(task, now) | contents(task))
+                        write(as_item(task, now) | contents(task, hide))
                         count += 1
             finally:
                 client.thaw(snapshot)

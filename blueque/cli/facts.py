@@ -17,6 +17,7 @@ from blueque.wording import ago
 
 if TYPE_CHECKING:
     from blueque.inspector import Signs
+    from blueque.redaction import Hide
     from blueque.retry import Retry
 
 _NUMBERS = (
@@ -34,8 +35,11 @@ _PRINTED = "What the attempt before has printed lies there."
 _BESIDE = 40                                           # columns for a label, and for what stands behind a cut value
 
 
-def facts(task: Task, signs: Signs, is_utc: bool) -> list[tuple[str, str]]:
-    """Return label and text of everything that is known of the task, but for its token: who presents that owns it."""
+def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str, str]]:
+    """Return label and text of everything that is known of the task, but for its token: who presents that owns it.
+
+    hide: what is done to its parameters before.
+    """
     now = signs.now
     told = {
         "task": task.id, "queue": task.queue, "key": task.key, "run": task.run, "state": _state(task),
@@ -52,16 +56,18 @@ def facts(task: Task, signs: Signs, is_utc: bool) -> list[tuple[str, str]]:
     }
     plain = ("reclaimed_node", "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result")
     told |= {name: task.fields.get(name) for name in plain}
+    if told["parameters"] is not None:
+        told["parameters"] = hide(told["parameters"])
     others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
         others.append(("next", f"To run it again: blueque requeue {show.short_id(task.id)}"))
     return [(label, text) for label, text in told.items() if text is not None] + others
 
 
-def contents(task: Task) -> dict[str, Any]:
+def contents(task: Task, hide: Hide) -> dict[str, Any]:
     """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the names of their fields."""
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
-    found |= {name: _value(task, name) for name in ("parameters", "result")}
+    found |= {"parameters": hide(_value(task, "parameters")), "result": _value(task, "result")}
     found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:

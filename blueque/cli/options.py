@@ -18,6 +18,7 @@ from blueque.version import __version__
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
+    from blueque.redaction import Hide
     from blueque.retry import Retry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -50,6 +51,12 @@ class Invocation:
             return self.url, "--redis-url"
         said = (self.config.redis_url, self.config.path or "") if self.config.redis_url else None
         return settings.redis_url(otherwise=said)
+
+    def hider(self, reveals: bool) -> Hide:
+        """Return what hides the secrets in parameters, or nothing."""
+        from blueque import redaction  # here: --help does without
+
+        return redaction.reveal if reveals else redaction.hider(self.config.redact)
 
     def client(self, patience: float = 0.0) -> Client:
         """Return a client for the address.
@@ -212,6 +219,11 @@ def shared_options(command: Decorated) -> Decorated:
 def json_option(command: Decorated) -> Decorated:
     """Add --json, as the parameter `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+def reveal_option(command: Decorated) -> Decorated:
+    """Add --reveal, as the parameter `reveals`."""
+    return click.option("--reveal", "reveals", is_flag=True, help="Show secrets in parameters, too.")(command)
 
 
 def yes_option(command: Decorated) -> Decorated:

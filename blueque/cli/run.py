@@ -83,7 +83,7 @@ def run_task(
     show.talk(ending(task))
     if as_json:
         now = client.get_inspector().now()
-        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task))
+        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task, invocation.hider(False)))
     elif task.status == "complete":
         output.print_result(task)
     return 0 if task.status == "complete" else NOT_COMPLETE

@@ -11,7 +11,7 @@ import click
 from blueque.cli import show
 from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, reveal_option, shared_options
 from blueque.cli.pace import left_of
 from blueque.survey import MAX_FOUND, MIN_PREFIX, entered
 
@@ -25,10 +25,11 @@ _LABEL = 12
 
 @click.command("show")
 @click.argument("prefix", metavar="ID")
+@reveal_option
 @json_option
 @shared_options
 @pass_invocation
-def show_task(invocation: Invocation, prefix: str, as_json: bool) -> None:
+def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool) -> None:
     """Show everything about the task ID.
 
     \b
@@ -37,9 +38,11 @@ def show_task(invocation: Invocation, prefix: str, as_json: bool) -> None:
     Signs are when its listener has last beaten, and the task last told its progress or printed something. What is left is
     an estimate, by its progress until now.
 
+    In parameters the values of names such as password, token or api_key are "[hidden]", unless --reveal is given.
+
     ID may be its beginning, of 4 characters at least, if no other task begins so.
     """
-    inspector = invocation.client().get_inspector()
+    inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
     task = inspector.task(find_one(inspector, prefix))
     signs = inspector.signs(task, time.time())
     if as_json:
@@ -47,9 +50,9 @@ def show_task(invocation: Invocation, prefix: str, as_json: bool) -> None:
         item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
         item["checkpoint"] = checkpoint_item(signs)
         item["usual_seconds"] = list(signs.usual) if signs.usual else None
-        show.print_json("task", **show.times(now=signs.now), item=item | contents(task))
+        show.print_json("task", **show.times(now=signs.now), item=item | contents(task, hide))
         return
-    for label, value in facts(task, signs, invocation.is_utc):
+    for label, value in facts(task, signs, invocation.is_utc, hide):
         _print_fact(label, value)
 
 
