@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import operator
 
 import pytest
 from test_cli_actions import environ, run  # noqa: F401  # fixtures
@@ -74,14 +75,61 @@ def test_the_picture_says_when_where_and_how_it_ended():
     lines = list(draw(Timeline(0.0, 12 * HOUR, runs, []), _BY["node"], 78, is_utc=True))
 
     assert lines == [
-        "      00:00       02:00       04:00       06:00       08:00       10:00    now",
-        "gpu-1 ==aaaaaaaa===============     >>cccccccc>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>",
-        "            ==bbbbbbbb==x",
-        "gpu-2                                     ==d===?",
-        "io                                                                :",
+        "          00:00       02:07       04:14       06:21       08:28            now",
+        "gpu-1 1   ==aaaaaaaa=============     >>cccccccc>>>>>>>>>>>>>>>>>>>>>>>>>>>>>>",
+        "      2        ==bbbbbbbb==x",
+        "gpu-2 1                                     ==d==?",
+        "io    1                                                           :",
         "= complete  > runs  x failed  ? lost  : several short ones  7 runs",
     ]
     assert max(map(len, lines)) <= 78
+
+
+BEGAN = operator.attrgetter("began")
+
+
+def short(task, node, began, took, outcome="complete"):
+    return Run(task, 1, Q, node, began, began + took, outcome)
+
+
+def test_many_short_runs_of_several_slots_are_one_row_with_their_number():
+    runs = sorted((
+        short(f"{slot}-{n}", f"io-1_{slot}", 100.0 + n * 0.7 + slot * 0.1, 0.69) for slot in range(4) for n in range(750)
+    ), key=BEGAN)
+    runs += [Run("c" * 8, 1, Q, "gpu-1_1", 0.0, None, None)]
+
+    lines = list(draw(Timeline(0.0, 1000.0, sorted(runs, key=BEGAN), []), _BY["node"], 80, is_utc=True))
+
+    assert [line.split()[:2] for line in lines[1:-1]] == [["gpu-1", "1"], ["io-1", "1-4"]]
+    assert lines[2].split(maxsplit=2)[2] == 37 * ":" + " 3000 tasks"
+
+
+def test_where_there_is_no_room_behind_short_runs_their_number_is_among_them():
+    runs = [short(f"t{n}", "io-1_1", float(n), 0.9) for n in range(1000)]
+
+    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 60, is_utc=True))[1]
+
+    assert row.startswith("io-1 1 ::::") and row.endswith("::::")
+    assert " 1000 tasks " in row and len(row) == 60
+
+
+def test_short_runs_between_long_ones_stay_in_the_row_of_their_slot_and_bad_ends_stay_visible():
+    runs = [
+        short("a" * 8, "io-1_1", 0.0, 400.0, "failed"), *[short(f"t{n}", "io-1_1", 400.0 + n, 0.9) for n in range(100)],
+        short("b" * 8, "io-1_1", 700.0, 299.0),
+    ]
+
+    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 87, is_utc=True))[1]
+
+    assert row == "io-1 1 ==aaaaaaaa======================x::::::: 100 tasks      ==bbbbbbbb=============="
+
+
+def test_short_runs_that_can_be_told_apart_are_drawn_each_for_itself():
+    runs = [short(f"t{n}", "io-1_1", 100.0 * n, 10.0, "failed" if n == 5 else "complete") for n in range(9)]
+
+    row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 47, is_utc=True))[1]
+
+    assert row.split()[2:] == ["="] * 5 + ["x"] + ["="] * 3
 
 
 def test_by_queue_each_queue_has_its_rows():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +18,9 @@ from blueque.wording import count, span
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
 MANY = ":"                                             # runs that are too short to be told apart
-LANES = 8                                              # of one row; what ran besides is counted
+SHORT = 3                                              # columns: what takes less is not drawn by itself where there are many
+CROWD = 8                                              # short ones whose number is told
+LANES = 8                                              # rows of one name; what ran besides is counted
 LABEL = 24                                             # columns for a name, at most
 LEAST = 60.0                                           # seconds that are drawn, unless --last is less
 NARROWEST, IN_A_PIPE = 40, 100                         # columns in all
@@ -43,9 +46,9 @@ def timeline(
     blueque timeline --last 24h
     blueque timeline -q render --csv > runs.csv
 
-    It begins with the first run that is known. What ran at the same time is drawn one below the other. The end of a bar
-    says what became of the run: = complete, > runs still, x failed, ? lost with its node, - cancelled, ~ handed back.
-    A : stands for several short runs.
+    It begins with the first run that is known. What ran at the same time is drawn one below the other, in numbered rows.
+    The end of a bar says what became of the run: = complete, > runs still, x failed, ? lost with its node, - cancelled,
+    ~ handed back. A : stands for several short runs; of many their number is told, and rows of nothing else are one: 1-4.
     Each queue keeps about 10,000 events, three or four for each run; what ran before is not known.
     """
     if last <= 0:
@@ -94,20 +97,24 @@ def _print_csv(found: Timeline) -> None:
 
 def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool) -> Iterator[str]:
     """Yield the lines of the picture: an axis, a row or several for each name, and what the marks mean."""
-    rows: dict[str, list[Run]] = {}
+    of_name: dict[str, list[Run]] = {}
     for run in found.runs:
-        rows.setdefault(show.clean(name_of(run)) or "-", []).append(run)
-    label = min(max(map(show.width, rows)), LABEL, wide // 3)
-    scale = _Scale(found.since, found.until, wide - label - 1)
-    yield " " * (label + 1) + scale.axis(is_utc)
-    for name in sorted(rows):
-        lanes = _lanes(rows[name], scale)
+        of_name.setdefault(show.clean(name_of(run)) or "-", []).append(run)
+    lanes = {name: _lanes(of_name[name]) for name in sorted(of_name)}
+    most = max(map(len, lanes.values()))
+    numbers = len(f"1-{most}") if most > 1 else 1
+    label = min(max(map(show.width, lanes)), LABEL, wide // 3)
+    before = label + numbers + 2
+    scale = _Scale(found.since, found.until, wide - before)
+    yield " " * before + scale.axis(is_utc)
+    for name in lanes:
         shown = name if show.width(name) <= label else "…" + name[len(name) - label + 1 :]
-        for number, lane in enumerate(lanes[:LANES]):
-            yield f"{shown if number == 0 else '':<{label}} {scale.draw(lane)}".rstrip()
-        if len(lanes) > LANES:
-            hidden = sum(len(lane) for lane in lanes[LANES:])
-            yield " " * (label + 1) + f"({count(hidden, 'run')} more at the same time)"
+        rows = list(_rows(lanes[name], scale))
+        for place, (which, row) in enumerate(rows[:LANES]):
+            yield f"{shown if place == 0 else '':<{label}} {which:<{numbers}} {row}".rstrip()
+        if len(rows) > LANES:
+            hidden = sum(len(row.runs) for _, row in rows[LANES:])
+            yield " " * before + f"({count(hidden, 'run')} more at the same time)"
     used = {run.outcome for run in found.runs}
     words = {None: "runs", "released": "handed back"}
     legend = [f"{mark} {words.get(outcome, outcome)}" for outcome, mark in MARKS.items() if outcome in used]
@@ -124,6 +131,14 @@ class _Scale:
         share = (at - self.since) / (self.until - self.since)
         return min(max(int(share * self.wide), 0), self.wide - 1)
 
+    def ends(self, run: Run) -> tuple[int, int]:
+        """Return the first and the last column of a run."""
+        return self.place(run.began), self.place(self.until if run.ended is None else run.ended)
+
+    def is_short(self, run: Run) -> bool:
+        """Tell whether it is too short for a bar of its own, should there be many."""
+        return run.ended is not None and (run.ended - run.began) * self.wide < SHORT * (self.until - self.since)
+
     def axis(self, is_utc: bool) -> str:
         """Return the times of day, or the days, at even distances."""
         form = "%H:%M" if self.until - self.since <= 2 * 86400 else "%d %b"
@@ -131,48 +146,123 @@ class _Scale:
             form = "%H:%M:%S"
         line = ""
         step = 12
-        for place in range(0, self.wide - len(form) - 2, step):
+        for place in range(0, self.wide - len(form) - 3, step):
             at = self.since + (self.until - self.since) * place / self.wide
             moment = datetime.fromtimestamp(at, UTC)
             line = line.ljust(place) + (moment if is_utc else moment.astimezone()).strftime(form)
         return line.ljust(self.wide - 3) + "now"
 
-    def draw(self, lane: Sequence[Run]) -> str:
-        """Return a row with these runs, of which none overlaps another but within a column."""
-        cells = [" "] * self.wide
-        for run in lane:
-            first, last = self.place(run.began), self.place(self.until if run.ended is None else run.ended)
-            is_taken = cells[first] != " "
+
+class _Row:
+    """A row of the picture: bars, and MANY where short runs cannot be told apart, with their number.
+
+    is_of_one: none of its runs overlaps another.
+    """
+
+    def __init__(self, runs: Sequence[Run], scale: _Scale, is_of_one: bool = True) -> None:
+        self.runs, self._scale, self._is_of_one = runs, scale, is_of_one
+        self._cells = [" "] * scale.wide
+        self._blocks: list[tuple[int, int, set[str]]] = []         # the first and last column of MANY, and whose they are
+        self.is_short = all(map(scale.is_short, runs))
+        near: list[Run] = []
+        reach = -1                                     # the last column of those
+        for run in runs:
+            first, last = scale.ends(run)
+            is_short = scale.is_short(run)
+            if near and not (is_short and first <= reach):
+                self._draw(near)
+                near = []
+            if is_short:
+                reach = max(last, reach) if near else last
+                near.append(run)
+            else:
+                self._bar(run)
+        self._draw(near)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it has so many short runs in one place that their number says more than their places."""
+        return any(len(tasks) >= CROWD for _, _, tasks in self._blocks)
+
+    def __str__(self) -> str:
+        cells = list(self._cells)
+        for first, last, tasks in self._blocks:
+            if len(tasks) < CROWD:
+                continue
+            words = f" {count(len(tasks), 'task')} "
+            behind = cells[last + 1 : last + 1 + len(words)]
+            if len(behind) == len(words) and not "".join(behind).strip():
+                place = last + 1
+            elif last + 1 - first >= len(words) + 2:
+                place = (first + last + 1 - len(words)) // 2
+            else:
+                continue
+            cells[place : place + len(words)] = words
+        return "".join(cells).rstrip()
+
+    def _draw(self, near: Sequence[Run]) -> None:
+        """Draw short runs of which each touches a column of the one before."""
+        ends = [self._scale.ends(run) for run in near]
+        first, last = min((one[0] for one in ends), default=0), max((one[1] for one in ends), default=0)
+        if len(near) > 2 or (len(near) == 2 and (first == last or not self._is_of_one)):
             for place in range(first, last + 1):
-                cells[place] = MARKS[None] if run.ended is None else MARKS["complete"]
-            cells[last] = MANY if is_taken and first == last else MARKS[run.outcome]
-            if is_taken and first < last:
-                cells[first] = MANY
-            name = show.clean(run.task)[:8]
-            if last - first >= len(name) + 3:
-                cells[first + 2 : first + 2 + len(name)] = name
-        return "".join(cells)
+                self._put(place, MANY)
+            tasks = {run.task for run in near}
+            if self._blocks and first <= self._blocks[-1][1] + SHORT:
+                first, _, others = self._blocks.pop()
+                tasks |= others
+            self._blocks.append((first, last, tasks))
+            return
+        for run in near:
+            self._bar(run)
+
+    def _bar(self, run: Run) -> None:
+        first, last = self._scale.ends(run)
+        if first == last:
+            self._put(last, MARKS[run.outcome] if self._cells[last] == " " or run.ended is None else MANY)
+            return
+        begin = first if self._cells[first] == " " else first + 1
+        for place in range(begin, last):
+            self._cells[place] = MARKS[None] if run.ended is None else MARKS["complete"]
+        self._cells[last] = MARKS[run.outcome]
+        name = show.clean(run.task)[:8]
+        if last - first >= len(name) + 3:
+            self._cells[first + 2 : first + 2 + len(name)] = name
+
+    def _put(self, place: int, mark: str) -> None:
+        """Put a mark where none tells of an end that was no good one."""
+        if self._cells[place] in (" ", MANY, MARKS["complete"]):
+            self._cells[place] = mark
 
 
-def _lanes(runs: Iterable[Run], scale: _Scale) -> list[list[Run]]:
-    """Return the runs, each in the first lane that is free by then; what a column cannot tell apart shares a lane."""
+def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, _Row]]:
+    """Yield the number and the row of each lane; of lanes side by side with many short runs, and no others, one for all."""
+    rows = [_Row(lane, scale) for lane in lanes]
+    number = 0
+    while number < len(rows):
+        end = number + 1
+        if rows[number].is_short and rows[number].is_crowded:
+            while end < len(rows) and rows[end].is_short:
+                end += 1
+        if end == number + 1:
+            yield str(end), rows[number]
+        else:
+            runs = sorted((run for lane in lanes[number:end] for run in lane), key=lambda run: run.began)
+            yield f"{number + 1}-{end}", _Row(runs, scale, is_of_one=False)
+        number = end
+
+
+def _lanes(runs: Iterable[Run]) -> list[list[Run]]:
+    """Return the runs, the earliest first, each in the first lane that is free by then."""
     lanes: list[list[Run]] = []
-    ends: list[int] = []
+    ends: list[float] = []
     for run in runs:
-        first = scale.place(run.began)
-        last = scale.place(scale.until if run.ended is None else run.ended)
-        free = next(
-            (n for n, end in enumerate(ends) if end < first or (end == first == last and _is_dot(lanes[n], scale))), None
-        )
+        end = math.inf if run.ended is None else run.ended
+        free = next((number for number, busy in enumerate(ends) if busy <= run.began), None)
         if free is None:
             lanes.append([run])
-            ends.append(last)
+            ends.append(end)
         else:
             lanes[free].append(run)
-            ends[free] = last
+            ends[free] = end
     return lanes
-
-
-def _is_dot(lane: Sequence[Run], scale: _Scale) -> bool:
-    run = lane[-1]
-    return run.ended is not None and scale.place(run.began) == scale.place(run.ended)
