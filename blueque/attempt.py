@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blueque import gauge
+from blueque.wording import one_line
 
 STOP = "stop"                                          # the file that asks the task to come to an end
 WANTED = "wanted"                                      # the file that says that the next attempt may go on from here
@@ -202,10 +203,10 @@ class Attempt:
             return None
 
     def read_progress(self) -> str:
-        """Return what the file `progress` says; empty when there is none."""
+        """Return what the file `progress` says, in a line; empty when there is none, or nothing in it."""
         try:
             with open(f"{self.path}/progress", "rb") as file:
-                return file.read(MAX_PROGRESS).decode("utf-8", "replace").strip()
+                return one_line(file.read(MAX_PROGRESS).decode("utf-8", "replace"))
         except OSError:
             return ""
 

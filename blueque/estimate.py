@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from blueque.wording import span
+from blueque.wording import one_line, span
 
 LATE = "later than estimated"
 LEAST_SHARE = 0.02                                     # with less done, and one update, an estimate would be a guess
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
 
 def read_progress(text: str) -> Progress:
     """Read what a task has told: 450/1500 frames, 1.2k/10k, 41 % encoding, 0.41, or just words."""
-    text = text.strip()
+    text = one_line(text)
     if match := _PART.fullmatch(text):
         done, total = float(match[1]) * _UNITS[match[2]], float(match[3]) * _UNITS[match[4]]
         if total > 0 and math.isfinite(done) and math.isfinite(total):

@@ -14,6 +14,8 @@ import struct
 import time
 from typing import NamedTuple
 
+from blueque.wording import one_line
+
 NAME = "progress.live"
 MAX_WORDS = 470                                        # bytes
 _COUNTER = struct.Struct("=Q")
@@ -57,8 +59,7 @@ class Gauge:
     def tell(self, done: float | None, total: float | None, unit: str, text: str) -> None:
         """Write it down."""
         if self._words != (unit, text):
-            line = " ".join(text.split())
-            self._packed = f"{' '.join(unit.split())}\n{line}".encode("utf-8", "backslashreplace")[:MAX_WORDS]
+            self._packed = f"{one_line(unit)}\n{one_line(text)}".encode()[:MAX_WORDS]
             self._words = (unit, text)
         packed, number = self._packed, time.monotonic_ns()     # which no other process of ours will have
         facts = _FACTS.pack(_NONE if done is None else done, _NONE if total is None else total, len(packed))
@@ -85,7 +86,7 @@ def read(directory: str) -> Told | None:
         os.close(descriptor)
     count = _COUNTER.unpack_from(content)[0]
     done, total, length = _FACTS.unpack_from(content, _COUNTER.size)
-    words = content[_WORDS : _WORDS + length].decode("utf-8", "replace")
+    words = content[_WORDS : _WORDS + length].decode("utf-8", "ignore")      # one that was cut in two
     unit, _, text = words.partition("\n")
     # What is not a number is not equal to itself.
     return Told(count, done if done == done else None, total if total == total else None, unit, text) if count else None

@@ -14,6 +14,7 @@ from blueque.retry import Retry, class_name, class_names
 from blueque.tail import Line
 from blueque.task import Task
 from blueque.values import encode, printable, require_number
+from blueque.wording import one_line
 
 log = logging.getLogger("blueque")
 
@@ -79,8 +80,12 @@ class Processor:
         return status
 
     def progress(self, text: str) -> None:
-        """Record how far the task is, in its own words. Raises NotOwner. Source: docs/protocol.md, "progress"."""
-        protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time())
+        """Record how far the task is, in its own words, of which one line of 200 characters is kept. Raises NotOwner.
+
+        Source: docs/protocol.md, "progress".
+        """
+        line, now = one_line(text), time.time()
+        protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, line, now)
 
     def decline_stack(self, mark: str, reason: str) -> bool:
         """Tell the one who asked with this mark why the task cannot show where it is; False: nobody waits for that now.

@@ -94,7 +94,9 @@ class Publisher:
         if told is not None and told != self._told:
             self._progress = str(told)
         elif wrote is not None and wrote != self._wrote:
-            self._progress = self._attempt.read_progress()
+            line = self._attempt.read_progress()
+            self._progress = line or self._progress
+            wrote = wrote if line else self._wrote     # else a shell has emptied it, and is about to write
         self._told, self._wrote = told, wrote
         if self._tail is None:
             self._tail = Tail(self._attempt.path, self._log_limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
+_ENDLESS = float("inf")
 
 _current: RunningTask | None = None                    # the one piece of state: a process works on one task
 
@@ -30,7 +32,7 @@ class RunningTask(Task):
     max_bytes: how much a checkpoint may take.
     """
 
-    __slots__ = ("_directory", "_gauge", "_is_asked", "_max_bytes", "_outside", "resources")
+    __slots__ = ("_directory", "_gauge", "_has_warned", "_is_asked", "_max_bytes", "_outside", "resources")
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class RunningTask(Task):
         self._is_asked: bool | None = None             # to stop; None: it has not been looked
         self._directory, self._max_bytes = directory, max_bytes
         self._gauge: Gauge | None = None
+        self._has_warned = False                       # that something told makes no sense
         self._outside: str | None = None               # the directory for checkpoints, outside of a task
 
     @property
@@ -66,20 +69,50 @@ class RunningTask(Task):
         self._is_asked = True
 
     def progress(
-        self, done: float | None = None, total: float | None = None, unit: str = "", text: str = ""
+        self, done: float | None = None, total: float | str | None = None, unit: str = "", text: str = "", **others: Any
     ) -> None:
-        """Tell how far it is: `progress(0.4)`, `progress(450, 1500, "frames")`, or `progress(text="copying")`.
+        """Tell how far it is: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or `progress(text="copying")`.
 
         It is what a stall limit goes by. The listener looks at it about once a second, so call it as often as you like: it
-        takes about a microsecond, waits for nothing and never fails; what makes no sense is left out.
+        takes about a microsecond, waits for nothing and never fails. What is no number between 0 and its total is made
+        one, which a line on standard error says, once. text, or message, is cut to a line of 200 characters.
         """
         if self._directory is None:
             return
         try:
             if self._gauge is None:
                 self._gauge = Gauge(self._directory)
-            self._gauge.tell(done, total, unit, text)
-        except Exception:                              # a full disk, or what is no number: the task has better things to do
+            if total.__class__ is str and not text:
+                text, total = total, None
+            if others or not (
+                (done is None or 0 <= done < _ENDLESS) if total is None
+                else 0 <= done <= total < _ENDLESS     # type: ignore[operator]
+            ):
+                done, total, unit, text = self._make_sense(done, total, unit, text, others)
+            if total is None and text and not unit and done.__class__ is float and (done == 0 or done == 1):
+                done, unit = 100 * done, "%"           # `1 copying` would be a number of things
+            self._gauge.tell(done, total, unit, text)  # type: ignore[arg-type]
+        except Exception:
+            self._tell_anyhow(done, total, unit, text, others)
+
+    def _make_sense(self, *told: Any) -> tuple[float | None, float | None, str, str]:
+        from blueque.telling import meant  # here: see `checkpoint_dir`
+
+        sense = meant(*told)
+        if sense.wrong and not self._has_warned:
+            self._has_warned = True
+            try:
+                print(f"-- blueque: task.progress: {sense.wrong}; this is said once --", file=sys.stderr, flush=True)
+            except Exception:                          # the task has closed it, or put something else in its place
+                pass
+        return sense.done, sense.total, sense.unit, sense.text
+
+    def _tell_anyhow(self, *told: Any) -> None:
+        """Tell what cannot even be compared. A full disk, too, is no reason to fail: the task has better things to do."""
+        try:
+            if self._gauge is not None:
+                self._gauge.tell(*self._make_sense(*told))
+        except Exception:
             pass
 
     def checkpoint(self, value: Any) -> bool:

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+
+MAX_LINE = 200                                         # characters of a line that a task tells of itself
+# As ECMA-48 has them: with parameters, with a text that ends by a bell or a sequence of its own, and short ones.
+_ESCAPES = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
+)
 
 
 def clean(text: str) -> str:
@@ -10,6 +17,13 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return what a task tells of itself as it fits into a table: one line, cut, without what would control a terminal."""
+    if not text.isprintable():
+        text = "".join(c for c in " ".join(_ESCAPES.sub("", text).split()) if c.isprintable())
+    return " ".join(text.split())[:MAX_LINE]
 
 
 def span(seconds: float | None) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from blueque.attempt import MAX_PROGRESS, Attempt
+from blueque.attempt import Attempt
+from blueque.wording import MAX_LINE
 
 ENDING = {"code": -9, "cpu_seconds": 0.25, "max_rss_bytes": 4096}
 
@@ -104,7 +105,7 @@ def test_progress_is_the_task_s_own_words_and_changes_its_time(attempt):
 
 def test_only_the_beginning_of_a_long_progress_is_read_and_what_is_no_text_is_replaced(attempt):
     write(attempt, "progress", b"\xff" + b"x" * 5000)
-    assert attempt.read_progress() == "\ufffd" + "x" * (MAX_PROGRESS - 1)
+    assert attempt.read_progress() == "\ufffd" + "x" * (MAX_LINE - 1)
 
 
 def test_an_open_attempt_is_linked_from_its_process_until_its_end_is_reported(attempt, tmp_path):

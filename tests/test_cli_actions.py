@@ -210,7 +210,7 @@ def test_on_a_terminal_a_yes_cancels_what_runs(answer, redis, client, typed):
     code, seen = answer(typed, "cancel", "7c1f")
 
     assert (code, client.get_task(UUID).cancel is not None) == (0, True)
-    assert re.search(r"^7c1f0a92  video  gpu-1_4021  2 h 1 m  63 % \\x1b\[2J$", seen, re.MULTILINE)
+    assert re.search(r"^7c1f0a92  video  gpu-1_4021  2 h 1 m  63 %$", seen, re.MULTILINE)
     assert "Task 7c1f0a92 is running, and 2 h 1 m of work would be lost.\nCancel it? [y/N] " in seen
     assert seen.endswith("7c1f0a92  cancelling\n")
 

@@ -30,6 +30,11 @@ def test_what_is_told_is_what_is_read(tmp_path, told, shown):
     assert str(gauge.read(str(tmp_path))) == shown
 
 
+def test_a_text_is_told_as_a_line_of_200_characters_without_what_controls_a_terminal(tmp_path):
+    Gauge(str(tmp_path)).tell(0.5, None, "", "\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07and\x9b2J\tthen\r\nblue" + "é" * 300)
+    assert str(gauge.read(str(tmp_path))) == "0.5 " + ("red and then blue" + "é" * 300)[:200]
+
+
 def test_there_is_nothing_before_anything_is_told(tmp_path):
     assert gauge.read(str(tmp_path)) is None
     Gauge(str(tmp_path))

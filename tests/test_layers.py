@@ -45,7 +45,7 @@ LAYERS = {
     "programs": [
         "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
         "exporter", "rereading", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
-        "master", "listener_main", "scheduler", "demo", "demo_*", "report.*", "spark.*",
+        "master", "listener_main", "scheduler", "telling", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "attention", "why"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it

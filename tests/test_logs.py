@@ -19,6 +19,7 @@ from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtur
 from blueque import keys, process, protocol, task_log
 from blueque.attempt import Attempt
 from blueque.cli.logs import _Printer, logs
+from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
 from blueque.publisher import Publisher
@@ -159,6 +160,12 @@ def publisher(client, processor, tmp_path):
     publisher = Publisher(client, Attempt(str(tmp_path), ""))
     publisher.next_step = 0.0
     return publisher
+
+
+def tell(directory, *words):
+    """Run `blueque progress` as a script of a task does that has this directory."""
+    runner = CliRunner(env={"BLUEQUE_TASK_DIR": str(directory)})
+    return runner.invoke(blueque, ["progress", *words], obj=Invocation())
 
 
 def look(publisher, processor, written):
@@ -530,7 +537,50 @@ def test_a_script_tells_how_far_it_is(work, queue, cli):
     assert outcome(work.client, task).status == "complete"
 
 
-def test_outside_of_a_task_there_is_nothing_to_tell(run, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("words", [
+    ("nan",), ("-1",), ("10/0",), ("inf",), ("-0.5", "encoding"), ("3/-4",), ("nan/3",), ("150%",), ("",), ("2/inf", "rows"),
+])
+def test_what_is_no_progress_is_refused(words, tmp_path):
+    result = tell(tmp_path, *words)
+    assert result.exit_code == 2
+    assert "is no progress: tell a number" in result.stderr or "there is nothing to tell" in result.stderr
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("words", "written"), [
+    (("0.4",), "0.4"), (("450/1500", "frames"), "450/1500 frames"), (("41%", "encoding"), "41% encoding"), (("0/0",), "0/0"),
+    (("1.2k/10k",), "1.2k/10k"), (("12", "files"), "12 files"), (("waiting for  a\tlicence",), "waiting for a licence"),
+    (("2/3-inch", "film"), "2/3-inch film"), (("\x1b[31mred\x1b[0m\x07\x1b]0;title\x07",), "red"), (("x" * 300,), "x" * 200),
+])
+def test_what_is_progress_is_written_in_a_line(words, written, tmp_path):
+    assert tell(tmp_path, *words).exit_code == 0
+    assert (tmp_path / "progress").read_text() == written
+
+
+def test_who_cannot_write_it_says_so_and_does_not_fail(tmp_path):
+    result = tell(tmp_path / "gone", "0.4")
+    assert (result.exit_code, "No such file" in result.stderr) == (0, True)
+
+
+@pytest.mark.parametrize("how", ["file", "processor"])
+def test_what_a_task_tells_of_itself_comes_to_redis_as_a_line(client, publisher, processor, tmp_path, how):
+    told = "0.5 \x1b[31mred\x1b[0m\x07\nand " + "x" * 300
+    if how == "file":
+        (tmp_path / "progress").write_text(told)
+        look(publisher, processor, "")
+    else:
+        processor.progress(told)
+    assert client.get_task(processor._task.id).progress == ("0.5 red and " + "x" * 300)[:200]
+
+
+def test_a_progress_file_that_has_just_been_emptied_changes_nothing(client, publisher, processor, tmp_path):
+    file = tmp_path / "progress"
+    for content, at in (("0.3 encoding", 1), ("", 2), ("0.4 encoding", 2)):
+        file.write_text(content)
+        os.utime(file, (at, at))
+        look(publisher, processor, "")
+        assert client.get_task(processor._task.id).progress == (content or "0.3 encoding")
+
+
+def test_outside_of_a_task_there_is_nothing_to_tell(run):  # noqa: F811
     assert run("progress", "0.4").stderr.startswith("blueque: this is no task: BLUEQUE_TASK_DIR is not set\n")
-    gone = run("progress", "0.4", BLUEQUE_TASK_DIR=str(tmp_path / "gone"))
-    assert (gone.returncode, "No such file" in gone.stderr) == (0, True)

@@ -58,6 +58,61 @@ def test_what_is_tracked_is_yielded_as_it_is(tmp_path):
     assert list(RunningTask("t1", {}, str(tmp_path)).track(iter(items))) == items
 
 
+# Whatever is told
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(("arguments", "keywords", "shown"), [
+    ((0.3, "encoding"), {}, "0.3 encoding"),
+    ((1.0, "encoding"), {}, "100 % encoding"),
+    ((1, None, "", "encoding"), {}, "1 encoding"),
+    (("encoding",), {}, "encoding"),
+    ((450, 1500, "frames", "encoding"), {}, "450/1500 frames encoding"),
+    ((0.3,), {"message": "encoding"}, "0.3 encoding"),
+    ((3, 4), {"text": "this is\nall", "message": "and that"}, "3/4 this is all and that"),
+    (("0.3", "encoding"), {}, "0.3 encoding"),
+    ((0, 0), {}, "0/0"),
+])
+def test_what_is_meant_is_told(tmp_path, capfd, arguments, keywords, shown):
+    RunningTask("t1", {}, str(tmp_path)).progress(*arguments, **keywords)
+    assert str(gauge.read(str(tmp_path))) == shown
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("arguments", "keywords", "shown", "says"), [
+    ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is less than nothing"),
+    ((11, 10), {}, "10/10", "11 of 10"),
+    ((NAN, "encoding"), {}, "encoding", "nan is no number"),
+    ((NAN, 10), {}, "", "nan is no number"),
+    ((INF, 10), {}, "10/10", "inf of 10"),
+    ((INF, "encoding"), {}, "encoding", "an infinity"),
+    ((-INF,), {}, "0", "-inf is less than nothing"),
+    ((5, NAN), {}, "5", "nan is no number"),
+    ((5, -10), {}, "5", "a total of -10"),
+    ((5, INF), {}, "5", "a total of inf"),
+    ((10**400, 10), {}, "10/10", "inf of 10"),
+    (([], object), {}, "", "is no number"),
+    ((0.5,), {"colour": "red"}, "0.5", "no such argument: colour"),
+])
+def test_what_makes_no_sense_is_made_some_and_said_once(tmp_path, capfd, arguments, keywords, shown, says):
+    task = RunningTask("t1", {}, str(tmp_path))
+    for _ in range(3):
+        task.progress(*arguments, **keywords)
+        told = gauge.read(str(tmp_path))
+    assert ("" if told.done is None else str(told)) == shown or str(told) == shown
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("-- blueque: task.progress: ") and says in line and line.endswith("; this is said once --")
+    task.progress(0.5)
+    assert str(gauge.read(str(tmp_path))) == "0.5"
+
+
+def test_progress_never_fails_also_without_a_standard_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    RunningTask("t1", {}, str(tmp_path)).progress(NAN, "encoding")
+    assert str(gauge.read(str(tmp_path))) == "encoding"
+
+
 # Without a task
 
 def test_outside_of_a_task_the_current_one_has_no_id_and_does_nothing():

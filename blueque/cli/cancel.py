@@ -20,6 +20,7 @@ from blueque.cli.show import Column, count
 from blueque.errors import InvalidInput, NotCancellable
 from blueque.places import FINISHED
 from blueque.survey import entered
+from blueque.wording import one_line
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -118,7 +119,7 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bo
     rows = [
         [
             show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-            show.span(None if task.started is None else now - task.started), task.fields.get("progress", "-"),
+            show.span(None if task.started is None else now - task.started), one_line(task.fields.get("progress", "-")),
         ]
         for task in running
     ]

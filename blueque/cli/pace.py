@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from blueque.cli import show
 from blueque.estimate import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
+from blueque.wording import one_line
 
 if TYPE_CHECKING:
     from blueque.statistics import Usual
@@ -26,9 +27,11 @@ def progress_cell(progress: Progress) -> str:
 
 def progress_words(task: Task) -> str | None:
     """Return what it has told in its own words, with the share if they do not say it: 450/1500 frames, 30 %."""
-    text = task.fields.get("progress")
-    share = read_progress(text or "").share
-    return text if text is None or share is None or "%" in text else f"{text}, {percent(share)}"
+    told = task.fields.get("progress")
+    if told is None:
+        return None
+    text, share = one_line(told), read_progress(told).share
+    return text if share is None or "%" in text else f"{text}, {percent(share)}"
 
 
 def usual_of(usual: Usual | None) -> str | None:
