@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blueque.connection import Command, Redis
 
 MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
+BEATS_TO_BE_LATE = 2                                   # after so many that have not come
 MAX_HELD = 100                                         # read of a listener's own list, which mostly holds one
 
 LOOKS_AT_LINES = ("up", "unattended")                  # states of a listener that takes tasks, from any line
@@ -43,6 +44,8 @@ class Node(NamedTuple):
     ns: str | None = None                              # in which its process numbers are
     spool: str | None = None                           # where the files of its attempts lie
     version: str | None = None                         # of Blueque
+    pid_start: str | None = None                       # when its process started, in clock ticks since boot
+    is_late: bool = False                              # it should have beaten again meanwhile
 
     @property
     def pool(self) -> tuple[str, str, str]:
@@ -93,7 +96,7 @@ def read_nodes_and(
         *[[
             ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
             ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
-             "resources", "ns", "spool", "version"),
+             "resources", "ns", "spool", "version", "pid_start"),
         ] for queue, node in pairs],
     ])
     found = []
@@ -102,7 +105,9 @@ def read_nodes_and(
         seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
-        found.append(Node(node, queue, state, seen, tuple(held), order, order_by, *facts))
+        is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, settings.BEAT)
+        one = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
+        found.append(one._replace(is_late=is_late))
     return found, others
 
 
@@ -168,17 +173,17 @@ def _state(registered: str, beat_every: str | None, lease: str | None, order: st
         return registered
     if beat_every in ("0", "0.0"):
         return "unattended"
-    if seen is None or seen > _lease(lease):
+    if seen is None or seen > _seconds(lease, settings.LEASE):
         return "silent"
     return _STATES.get(order or "", "up")
 
 
-def _lease(text: str | None) -> float:
-    """Return the lease that a registration tells; one that tells none, or nonsense, is judged by the default."""
+def _seconds(text: str | None, otherwise: float) -> float:
+    """Return a time that a registration tells; one that tells none, or nonsense, is judged by the default."""
     try:
-        return float(text) if text else settings.LEASE
+        return float(text) if text else otherwise
     except ValueError:
-        return settings.LEASE
+        return otherwise
 
 
 def _parse(members: Iterable[str]) -> list[tuple[str, int, str]]:

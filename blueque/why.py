@@ -1,11 +1,14 @@
-"""Why a task does not run, in sentences: the facts of an `Inquiry` in, reasons out. Nothing here talks to Redis."""
+"""Why a task does not run, in sentences: the facts of an `Inquiry` in, reasons out. Nothing here talks to Redis.
+
+Of listeners of this host it looks whether their processes are there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import commands
+from blueque import commands, process
 from blueque.cli import show
 from blueque.cli.pace import usual_of
 from blueque.cli.show import count
@@ -96,14 +99,34 @@ def _held(its: Inquiry) -> Iterator[Reason]:
             yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
     else:
         yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
-    if node is not None and node.state == "draining":
+    if node is not None and node.state not in ("dead", "gone") and (_is_process_gone(node) or node.is_late):
+        yield _silent(its, node)
+    elif node is not None and node.state == "draining":
         yield Reason("draining", "That listener takes nothing new: it ends this task, and leaves.")
-    elif node is None or node.state not in _TAKES:
+    elif node is None or node.state not in (*_TAKES, "paused"):
         state = "not known any more" if node is None else node.state
         seen = f", last seen {show.span(node.seen)} ago" if node is not None and node.seen is not None else ""
         sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
         host = (task.node or "").rpartition("_")[0] or "its host"
         yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
+
+
+def _silent(its: Inquiry, node: Node) -> Reason:
+    """Say of a listener with a task, which others have not found dead yet, what speaks for it."""
+    seen = f", last seen {show.span(node.seen)} ago" if node.seen is not None else ""
+    if _is_process_gone(node):
+        sentence = f"The process of that listener is gone from this host{seen}. The next listener of {node.queue} here with"
+        more = "its spool adopts the task; others see to it when its lease is over."
+        return Reason("listener", f"{sentence} {more}", _serve(its))
+    sentence = f"That listener is silent{seen}, and may be dead. If so, one on {node.host} with its spool adopts the task"
+    return Reason("listener", f"{sentence}; others find that out, and see to it, when its lease is over.", _serve(its))
+
+
+def _is_process_gone(node: Node) -> bool:
+    """Tell whether we see on this host that it has died; False: it lives, or is elsewhere."""
+    known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
+    pid = node.id.rpartition("_")[2]
+    return pid.isdecimal() and len(pid) < 10 and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
 def _staged(its: Inquiry) -> Reason:

@@ -68,11 +68,11 @@ def enqueue(redis, task, queue="video", parameters="{}", encoding="json"):
     protocol.enqueue(redis, queue, task, parameters, encoding, time.time())
 
 
-def start(redis, task):
+def start(redis, task, node=NODE, instance="i1"):
     enqueue(redis, task)
-    protocol.pop(redis, "video", NODE, "i1")
-    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
-    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+    protocol.pop(redis, "video", node, instance)
+    protocol.reserve(redis, "video", task, f"secret-{task}", node, instance, time.time())
+    protocol.start(redis, "video", task, f"secret-{task}", node, 4711, time.time() - 7260)
 
 
 def fail(redis, task, error="boom", **facts):

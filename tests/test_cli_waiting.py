@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from test_cli import NODE, enqueue, start
 from test_cli_actions import environ, run  # noqa: F401  # the fixtures
 
-from blueque import keys, protocol
+from blueque import keys, process, protocol
 from blueque.lines import write_needs
 
 
@@ -388,6 +389,36 @@ def test_a_running_task_of_a_draining_listener_is_not_said_to_be_abandoned(why, 
 
     assert codes == ["running", "draining"]
     assert "it ends this task, and leaves" in text
+
+
+@pytest.mark.parametrize("how", ["drain", "pause", None])
+def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_before_its_lease_is_over(why, redis, how):
+    pid = process.fork(lambda: 0)
+    process.wait_for(pid)
+    node = f"{process.host_name()}_{pid}"
+    protocol.register(redis, "video", node, "i9", {"beat_every": 10, "lease": 60, **process.identity(os.getpid()),
+                                                   "pid_start": 1}, time.time())
+    start(redis, "started-1", node=node, instance="i9")
+    if how is not None:
+        protocol.order(redis, "video", node, how, "a signal")
+
+    codes, text = why("started-1")
+
+    assert codes == ["running", "listener"]
+    assert "The process of that listener is gone from this host, last seen " in text
+    assert "The next listener of video here with its spool adopts the task" in text
+    assert "ends this task" not in text
+
+
+def test_a_listener_that_should_have_beaten_again_is_said_to_be_silent_though_it_drains(why, redis, cli):
+    start(redis, "started-1")
+    protocol.order(redis, "video", NODE, "drain", "ada")
+    cli.zadd("blueque_nodes_video", {NODE: time.time() - 30})
+
+    codes, text = why("started-1")
+
+    assert codes == ["running", "listener"]
+    assert "That listener is silent, last seen 30 s ago" in text and "ends this task" not in text
 
 
 def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
