@@ -27,7 +27,8 @@ from blueque.defaults import Defaults
 from blueque.errors import BluequeError, RedisRefused, SpoolRefused
 from blueque.limits import Limits
 from blueque.logs import log_to_stderr
-from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_NOT_ALLOWED, Master
+from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
+from blueque.notify import Notifier
 from blueque.rereading import Rereading
 from blueque.resources import Pool
 from blueque.retry import Retry
@@ -83,6 +84,8 @@ class Choices(NamedTuple):
     retention: dict[str, dict[str, tuple[float | None, int | None]]]     # by queue and by status, as `Keep`
     statistics_keep: int                               # for how many days the numbers of a day are kept
     config: str | None                                 # the blueque.toml that was read
+    until_empty: bool
+    max_runtime: float | None                          # seconds
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -99,7 +102,7 @@ class Choices(NamedTuple):
 
 def main() -> int:
     """Be the master that the environment asks for."""
-    choices = Choices(*json.loads(os.environ.pop(CHOICES)))
+    choices, notifier = Choices(*json.loads(os.environ.pop(CHOICES))), Notifier()
     log_to_stderr()
     sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
     refusal = check_work(choices)
@@ -129,6 +132,7 @@ def main() -> int:
         left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
         note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
         rereading=Rereading(functools.partial(_renewed, choices), {"BLUEQUE_REDIS_URL": choices.redis_url}),
+        max_runtime=choices.max_runtime, notifier=notifier,
     ).run()
 
 
@@ -154,10 +158,12 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
         return EXIT_CONFIGURATION
     listener = Slot(
         client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
-        is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices), master=master,
+        is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices),
+        until_empty=choices.until_empty, master=master,
     )
     try:
-        return EXIT_DRAINED if listener.run() else 0
+        is_drained = listener.run()
+        return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0
     except RedisRefused as error:
         log.error("%s", error)
         return EXIT_NOT_ALLOWED

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import mmap
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
 
 from blueque import process, signals, slot
+from blueque.notify import Notifier
 from blueque.orders import OF_MASTER
 from blueque.rereading import Rereading
 
@@ -18,12 +20,14 @@ log = logging.getLogger("blueque")
 EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
 EXIT_DRAINED = 64                                      # of a listener to its master only: it is not to be replaced
+EXIT_EMPTY = 65                                        # the same: it has found nothing to take, and was told to leave then
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)       # signals that end nobody
 _PRUNE_EVERY = 600.0
 _WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
 _YOUNG = 1.0                                           # seconds; one that dies sooner is replaced later: no endless forking
 _LOOK_AT_HELD = 1.0
+_NOTIFY_EVERY = 1.0
 _SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
 _MOST_ADOPTERS = 1000
 
@@ -34,6 +38,7 @@ class Master:
     chore: done now and then in a child of its own.
     left_behind: returns the listeners that a former master has left behind their tasks; each takes one of our slots.
     rereading: what SIGHUP asks for the body and the chore that take the place of ours; see `rereading.Rereading`.
+    max_runtime: seconds after which we do as at SIGTERM.
     note_ending: called for a process that is no listener of ours, when it has ended; see `process.reap_strays`.
     """
 
@@ -46,6 +51,8 @@ class Master:
         left_behind: Callable[[], set[int]] = set,
         note_ending: Callable[[int, int, process.Reaped], object] = lambda *_: None,
         rereading: Rereading | None = None,
+        max_runtime: float | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self._body, self._slots, self._on_term = body, slots, on_term
         self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
@@ -57,6 +64,11 @@ class Master:
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
         self._is_paused = False                        # our listeners take nothing until the next SIGUSR2
         self._rereading = rereading
+        self._leave_at = float("inf") if max_runtime is None else time.monotonic() + max_runtime
+        self._notifier = notifier if notifier is not None and notifier.is_wanted else None
+        self._board = mmap.mmap(-1, slots + _MOST_ADOPTERS) if self._notifier is not None else None
+        self._places: dict[int, int] = {}              # pid of a slot -> where on the board it shows what it is
+        self._is_ready = False
         self._order: int | None = None                 # the last signal we have passed on
         self._status = 0
         self._has_worked = False                       # a listener has lived long enough to have registered
@@ -77,6 +89,10 @@ class Master:
         next_chore = time.monotonic()
         while self._born or self._adopters or self._fork_at or self._held or self._order is None:
             now = time.monotonic()
+            if now >= self._leave_at and self._order is None:
+                log.warning("--max-runtime is over, as if SIGTERM had come")
+                self._obey(signal.SIGTERM)
+                continue
             if self._order is None:
                 self._free_slots()
                 for at in [at for at in self._fork_at if at <= now]:
@@ -87,7 +103,10 @@ class Master:
             if now >= next_chore:
                 self._fork_chore()
                 next_chore = now + _PRUNE_EVERY
-            wake_at = min([next_chore, *self._fork_at]) if self._order is None else next_chore
+            wake_at = min([next_chore, self._leave_at, *self._fork_at]) if self._order is None else next_chore
+            if self._notifier is not None:
+                self._notify(self._notifier)
+                wake_at = min(wake_at, now + _NOTIFY_EVERY)
             if self._held:
                 wake_at = min(wake_at, now + _LOOK_AT_HELD)
             reading = [] if self._rereading is None or self._rereading.descriptor is None else [self._rereading.descriptor]
@@ -104,6 +123,16 @@ class Master:
     @property
     def _is_leaving(self) -> bool:
         return self._on_term == "leave" and self._first == signal.SIGTERM
+
+    def _notify(self, notifier: Notifier) -> None:
+        """Tell systemd how many tasks run, and that we are ready once all listeners have registered for the first time."""
+        shown = [self._board[self._places[pid]] for pid in (*self._born, *self._adopters)] if self._board is not None else []
+        self._is_ready = self._is_ready or (not self._fork_at and slot.NEW not in shown)
+        if self._is_ready:
+            running = shown.count(slot.BUSY) + len(self._held)
+            stopping = ["STOPPING=1"] if self._order is not None else []
+            paused = ", paused" if self._is_paused else ""
+            notifier.tell("READY=1", *stopping, f"STATUS={running}/{self._slots} running{paused}")
 
     def _free_slots(self) -> None:
         """Take over the slots of listeners that a former master had left behind, and that have left now."""
@@ -129,17 +158,21 @@ class Master:
         return 0
 
     def _fork_slot(self, adopts_only: bool = False) -> None:
+        place = min({*range(len(self._places) + 1)} - {*self._places.values()})
+        if self._board is not None:
+            self._board[place] = slot.NEW
         try:
             with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, *OF_MASTER]):
-                pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only))
+                pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only, place))
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
             if not adopts_only:
                 self._fork_at.append(time.monotonic() + 1.0)
         else:
             (self._adopters if adopts_only else self._born)[pid] = time.monotonic()
+            self._places[pid] = place
 
-    def _become_slot(self, master: int, adopts_only: bool) -> int:
+    def _become_slot(self, master: int, adopts_only: bool, place: int) -> int:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
         signals.show_no_stacks_on(signal.SIGUSR1)      # its own, as soon as it listens
@@ -148,7 +181,9 @@ class Master:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
         os.close(self._requests)
-        return self._body(slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._is_paused))
+        known = slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._is_paused)
+        board = self._board
+        return self._body(known if board is None else known._replace(show=functools.partial(board.__setitem__, place)))
 
     def _hear_requests(self) -> None:
         try:
@@ -224,6 +259,7 @@ class Master:
         ended: list[tuple[float, int, int]] = []
         for pid in process.ended_children():
             ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
+            self._places.pop(pid, None)
             if pid in self._born:
                 ended.append((self._born.pop(pid), pid, reaped.code))
             elif self._adopters.pop(pid, None) is None:
@@ -236,8 +272,9 @@ class Master:
                 self._first = 0
                 self._pass_on(signal.SIGTERM)
                 return
-            if code == EXIT_DRAINED:
-                log.warning("listener pid=%d has been drained", pid)
+            if code in (EXIT_DRAINED, EXIT_EMPTY):
+                if code == EXIT_DRAINED:
+                    log.warning("listener pid=%d has been drained", pid)
                 continue
             now = time.monotonic()
             log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
@@ -246,6 +283,8 @@ class Master:
 
     def _pass_on(self, number: int) -> None:
         self._order = number
+        if self._notifier is not None:
+            self._notify(self._notifier)
         self._fork_at, self._held = [], set()
         self._tell((*self._born, *self._adopters), number)
 

@@ -1,17 +1,21 @@
 """Roster: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
 
 A listener that is left behind its task by a master that has gone still uses one of the node's slots. The next master
-learns it here, without asking Redis.
+learns it here, without asking Redis. So does a check of a container: `python -m blueque.roster` ends with 0 if listeners
+live beside BLUEQUE_SPOOL, and Redis has taken a beat of each within BLUEQUE_LEASE.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque import process
+from blueque import process, settings
 from blueque.attempt import remove, write_whole
 
 
@@ -29,6 +33,19 @@ class Roster:
         path = f"{self._directory}/{os.getpid()}"
         write_whole(f"{path}.new", json.dumps(entry).encode())
         os.rename(f"{path}.new", path)
+
+    def sign(self) -> None:
+        """Note that Redis has just taken our beat."""
+        with contextlib.suppress(OSError):
+            os.utime(f"{self._directory}/{os.getpid()}")
+
+    def signs(self) -> list[float]:
+        """Return for how many seconds each listener that lives has not beaten."""
+        found = []
+        for pid in self._entries():
+            with contextlib.suppress(OSError):         # it has left meanwhile
+                found.append(time.time() - os.stat(f"{self._directory}/{pid}").st_mtime)
+        return found
 
     def leave(self) -> None:
         remove(f"{self._directory}/{os.getpid()}")
@@ -84,3 +101,15 @@ def _read(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return entry if isinstance(entry, dict) else None
+
+
+def main() -> int:
+    """Print how the listeners beside the spool are; return the exit status of a check."""
+    lease, signs = settings.timing(None, None, None).lease, Roster(settings.spool()).signs()
+    silent = sum(age > lease for age in signs)
+    print(f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else ""))
+    return 0 if signs and not silent else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,6 +16,7 @@ from blueque import process, signals
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
+from blueque.notify import Notifier
 from blueque.queue import Queue
 from blueque.recovery import Recovery
 from blueque.trouble import Trouble
@@ -29,6 +30,7 @@ CLOCK_CHECK = 1.0                                      # a wall clock may be set
 COALESCE = 0.05                                        # changes that come closer than this are looked at together
 LONGEST_PAUSE = 1.0                                    # while Redis is away: tasks may be due when it is back
 PRUNE_EVERY = 60.0                                     # between two looks at what has been kept long enough
+SIGNS = 3                                              # that we give in the time in which systemd wants one
 REFUSED_PAUSE = 5.0                                    # before a queue that Redis refuses to serve is tried again
 
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
@@ -46,10 +48,13 @@ class Scheduler:
     """
 
     def __init__(
-        self, client: Client, address: tuple[str, str] = ("", ""), reread: Callable[[], Client | None] | None = None
+        self, client: Client, address: tuple[str, str] = ("", ""), reread: Callable[[], Client | None] | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self._client, self._address, self._reread = client, address, reread
         self._rules = client.retention_rules
+        self._notifier = notifier or Notifier({})
+        self._sign_at = 0.0                            # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
         self._lookout = client.get_lookout()
         self._trouble = Trouble("Redis answers again")
@@ -135,10 +140,11 @@ class Scheduler:
         signals.show_stacks_on(signal.SIGUSR1)
         try:
             while True:
-                self._wait(self._step_or_pause())
+                self._wait(self._notify(self._step_or_pause()))
                 for number in self._signals.take():
                     self._obey(number)
         except _Stop:
+            self._notifier.tell("STOPPING=1")
             return 0
         finally:
             signals.show_no_stacks_on(signal.SIGUSR1)
@@ -146,6 +152,17 @@ class Scheduler:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._lookout.close()
+
+    def _notify(self, seconds: float) -> float:
+        """Tell systemd how we are, if it wants to know; return for how many of the seconds it may go without a sign."""
+        if not self._notifier.is_wanted:
+            return seconds
+        state = "waiting for Redis" if self._trouble.is_on else f"{len(self._lookout.views)} queues"
+        self._notifier.tell("READY=1", f"STATUS={state}")
+        if time.monotonic() >= self._sign_at:
+            self._notifier.show_life()
+            self._sign_at = time.monotonic() + self._notifier.watchdog / SIGNS
+        return min(seconds, max(self._sign_at - time.monotonic(), 0.0))
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGUSR1:

@@ -44,6 +44,7 @@ log = logging.getLogger("blueque")
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
+NEW, READY, BUSY = range(3)                            # what a slot is: not registered yet, without a task, with one
 BURST = 8                                              # how many task processes are forked in a row for short tasks
 
 
@@ -54,6 +55,7 @@ class Master(NamedTuple):
     requests: a pipe to it; a number in it says how many attempts there are that we cannot adopt ourselves.
     adopts_only: take nothing from the line; adopt one attempt, if there is one, and leave when it has ended.
     is_paused: take nothing until it says so.
+    show: takes NEW, READY or BUSY, for it to see.
     """
 
     pid: int
@@ -61,6 +63,7 @@ class Master(NamedTuple):
     requests: int
     adopts_only: bool = False
     is_paused: bool = False
+    show: Callable[[int], object] = lambda _: None
 
 
 class Slot:
@@ -71,6 +74,7 @@ class Slot:
     is_warm: whether it prepares its work before there is any.
     burst: how many task processes are forked in a row for short tasks.
     pool: what the node has for tasks that need some of it.
+    until_empty: leave when there is nothing to take.
     master: None in a program of the user's own, whose other children are not ours.
     """
 
@@ -86,6 +90,7 @@ class Slot:
         is_warm: bool = True,
         burst: int = BURST,
         pool: Pool | None = None,
+        until_empty: bool = False,
         master: Master | None = None,
         obeys_terminal: bool = False,
     ) -> None:
@@ -99,9 +104,13 @@ class Slot:
             master.lifeline if master else None, obeys_terminal, self._bury, master is not None and master.is_paused
         )
         self._roster = Roster(spool.root)
+        self._until_empty = until_empty
+        self.has_emptied = False                       # there was nothing to take, and so we leave
+        self._show = master.show if master is not None else lambda _: None
         self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
-        self._upkeep = Upkeep(self._client, self._listeners, defaults, spool, self._orders, self._trouble)
+        on_beat = self._roster.sign if master is not None else lambda: None
+        self._upkeep = Upkeep(self._client, self._listeners, defaults, spool, self._orders, self._trouble, on_beat)
         self._adoption = Adoption(self._listeners, self._client.get_inspector(), spool, self._roster)
         self._attending = Attending(
             self._client, self._listeners, defaults, self._orders, self._upkeep, self._children,
@@ -133,6 +142,7 @@ class Slot:
         self._orders.open()
         try:
             self._upkeep.register(fatal=_NOT_ALLOWED)
+            self._show(READY)
             self._work_until_told()
             self._orders.insist(self._listeners.leave, self._trouble, until=Order.DRAIN)
         except OrderCame:
@@ -164,7 +174,9 @@ class Slot:
             self._have_spares()
             task = self._next_task()
             if task is not None:
+                self._show(BUSY)
                 self._run(task)
+                self._show(READY)
 
     # What others have left
 
@@ -176,7 +188,9 @@ class Slot:
             if watch is not None:
                 self._ask_for_help(len(candidates) - number - 1)
                 self._task_pid = watch.pid if watch.is_child else None
+                self._show(BUSY)
                 self._attending.attend(watch)
+                self._show(READY)
                 self._task_pid = None
                 self._bury()                           # those that came after it had to wait for it
                 self._tell_of_resources(watch.task)
@@ -237,15 +251,18 @@ class Slot:
                     self._rest(LOOK_FOR_ROOM)
                     may_take = True
                     continue
-                if self._orders.is_paused:
+                if self._orders.is_paused and not self._until_empty:
                     self._sit_out()
                     may_take = True
                     continue
-                if may_take:
+                if may_take and not self._orders.is_paused:
                     task = self._listeners.take()
                     self._trouble.tell(None)
                     if task is not None:
                         return task
+                if self._until_empty and (self._orders.is_paused or self._is_empty()):
+                    self._leave_empty()
+                    return None
                 may_take = self._listeners.idle(self._upkeep.seconds_left(), self._is_answered)
             except NotRegistered as error:
                 self._upkeep.register_again(error)
@@ -254,6 +271,17 @@ class Slot:
                 self._rest(self._trouble.pause())
                 may_take = True
         return None
+
+    def _is_empty(self) -> bool:
+        """Tell whether nothing waits in a line of our queues, or should by now."""
+        inspector, queues = self._client.get_inspector(), self._listeners.queues
+        return not inspector.has_any_work(queues) and not inspector.due(queues, time.time())
+
+    def _leave_empty(self) -> None:
+        log.info("nothing left to take: leaving node=%s", self._listeners.node)
+        self.has_emptied = True
+        self._orders.now = max(self._orders.now, Order.DRAIN)
+        self._listeners.decline()
 
     def _sit_out(self) -> None:
         """Paused: let others have the wake-up calls that came to us, and wait for an order or the next duty."""

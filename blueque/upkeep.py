@@ -30,10 +30,11 @@ class Upkeep:
     """The regular duties of one listener, in all its queues. None of them waits, but for an answer from Redis."""
 
     def __init__(
-        self, client: Client, listeners: ListenerGroup, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble
+        self, client: Client, listeners: ListenerGroup, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble,
+        on_beat: Callable[[], object] = lambda: None,
     ) -> None:
         self._client, self._listeners, self._defaults, self._spool = client, listeners, defaults, spool
-        self._orders, self._trouble = orders, trouble
+        self._orders, self._trouble, self._on_beat = orders, trouble, on_beat
         self._recovery = client.get_recoveries(listeners.queues)
         self._retention = client.get_retention({queue: defaults.of(queue).retention for queue in listeners.queues})
         self._next_beat = self._next_look = self._next_promotion = 0.0
@@ -48,6 +49,7 @@ class Upkeep:
     def register(self, fatal: Iterable[str] = ()) -> None:
         """Register where we are not registered, however long it takes. Raises what is `fatal`, and OrderCame."""
         self._orders.insist(self._register, self._trouble, until=Order.DRAIN, fatal=fatal)
+        self._on_beat()
         self._next_beat = time.monotonic() + self._defaults.timing.beat
         self.oom_kills = process.out_of_memory_kills()
 
@@ -130,6 +132,7 @@ class Upkeep:
             self._trouble.tell(str(error), "waiting")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
+        self._on_beat()
         self._next_beat = time.monotonic() + self._defaults.timing.beat
         self._orders.wants_end = self._orders.wants_end or standing.order == "drain"
         if standing.order == "drain" and self._orders.now is Order.WORK:

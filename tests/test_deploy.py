@@ -16,7 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from blueque import Client
+from blueque import Client, roster
 from blueque.cli.listener import command as listener
 from blueque.cli.main import blueque
 from blueque.cli.metrics import metrics
@@ -30,10 +30,12 @@ ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
 PROGRAMS: dict[str, click.Command] = {
     "blueque-listener": listener, "blueque-scheduler": scheduler, "blueque": blueque,
+    "blueque metrics": metrics,
 }
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
 UNITS = sorted(path for ending in ("service", "target", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
-MANIFESTS = ["listener.yaml", "scheduler.yaml", "disruption.yaml"]
+MANIFESTS = ["listener.yaml", "scheduler.yaml", "metrics.yaml", "disruption.yaml"]
+OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml"]     # of kinds that not every cluster knows
 DAY = 86400.0
 
 # What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and .resource-control(5).
@@ -49,7 +51,7 @@ DIRECTIVES = {
         "ProtectControlGroups", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem",
         "Restart", "RestartPreventExitStatus", "RestartSec", "RestrictSUIDSGID", "SuccessExitStatus",
         "SupplementaryGroups", "TasksMax", "TimeoutStartSec", "TimeoutStopSec", "Type", "UMask", "User",
-        "WorkingDirectory",
+        "WatchdogSec", "WorkingDirectory",
     },
     "Install": {"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"},
 }
@@ -150,6 +152,9 @@ def test_every_program_is_started_from_every_kind_of_file():
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_program_takes_these_arguments(name):
     program, *arguments = ORDERS[name]
+    if program == "blueque":
+        assert arguments.pop(0) == "metrics"
+        program = "blueque metrics"
     own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
     assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known_options(PROGRAMS[program])
     with PROGRAMS[program].make_context(program, arguments, obj=Invocation(), resilient_parsing="--help" in own) as context:
@@ -166,7 +171,7 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
     said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#") and not line.startswith("#SBATCH"))
     foreign = {                                        # of systemctl, docker and sbatch
-        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array",
+        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array", "--time",
     }
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= known_options(listener) | known_options(metrics)
 
@@ -222,6 +227,26 @@ def test_what_systemd_kills_agrees_with_what_a_listener_does_at_sigterm(unit, mo
 def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
     assert values("drain.conf", "ExecStart")[0] == ""
     assert len(values("drain.conf", "ExecStart")) == 2
+
+
+def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
+    kinds = {unit.name: values(unit.name, "Type") for unit in UNITS if unit.suffix == ".service"}
+    assert sorted(kinds.items()) == [
+        ("blueque-listener@.service", ["notify"]), ("blueque-metrics.service", ["exec"]),
+        ("blueque-scheduler.service", ["notify"]),
+    ]
+    assert values("blueque-listener@.service", "TimeoutStartSec") == ["infinity"]
+    assert values("blueque-scheduler.service", "WatchdogSec") == ["5min"]
+    assert values("blueque-listener@.service", "WatchdogSec") == []      # that would kill it, and with it all its listeners
+
+
+def test_the_health_check_of_image_and_pod_is_that_of_the_roster():
+    (check,) = re.findall(r"^HEALTHCHECK .* CMD (.+)$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.M)
+    assert yaml.safe_load(check) == ["python", "-P", "-m", roster.__name__]
+    for _, _, container in containers():
+        if container["args"][0] == "blueque-listener":
+            assert container["readinessProbe"]["exec"]["command"] == yaml.safe_load(check)
+    assert services()["scheduler"]["healthcheck"] == {"disable": True}
 
 
 def test_a_listener_is_always_started_again_but_not_when_it_was_drained_or_is_set_up_wrongly():
@@ -282,20 +307,49 @@ def test_the_image_runs_as_nobody_special_behind_tini_and_copies_only_what_is_th
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_has_what_its_kind_requires(name):
     for manifest in documents(DEPLOY / "kubernetes" / name):
-        api = {"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1"}
+        api = {"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Service": "v1"}
         assert manifest["apiVersion"] == api[manifest["kind"]]
         assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", manifest["metadata"]["name"])
-        assert manifest["spec"]["selector"]["matchLabels"]
+        assert manifest["spec"]["selector"].get("matchLabels", manifest["spec"]["selector"])
+
+
+def test_prometheus_finds_the_exporter_by_service_and_port():
+    deployment, service = documents(DEPLOY / "kubernetes" / "metrics.yaml")
+    (monitor,) = documents(DEPLOY / "kubernetes" / "servicemonitor.yaml")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (port,), (own,), (endpoint,) = service["spec"]["ports"], container["ports"], monitor["spec"]["endpoints"]
+    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    assert (port["targetPort"], endpoint["port"]) == (own["name"], port["name"])
+    assert container["args"][-2:] == [f"0.0.0.0:{own['containerPort']}", "--public"]
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1" and monitor["kind"] == "ServiceMonitor"
+
+
+def test_keda_scales_the_listener_by_a_metric_that_exists():
+    (scaled,) = documents(DEPLOY / "kubernetes" / "scaledobject.yaml")
+    assert (scaled["apiVersion"], scaled["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    listeners = [manifest for manifest, _, container in containers() if container["args"][0] == "blueque-listener"]
+    assert [scaled["spec"]["scaleTargetRef"]["name"]] == [one["metadata"]["name"] for one in listeners]
+    (trigger,) = scaled["spec"]["triggers"]
+    arguments = next(container["args"] for manifest, _, container in containers() if manifest in listeners)
+    assert trigger["metadata"]["threshold"] == arguments[arguments.index("--slots") + 1]
+    query = trigger["metadata"]["query"]
+    assert set(re.findall(r'(\w+)\{queue="(\w+)",state="(\w+)"\}', query)) == {
+        ("blueque_tasks", arguments[1], state) for state in ("pending", "started")
+    }
 
 
 def test_selectors_match_the_labels_of_pods_and_every_deployment_has_a_budget():
+    """But that of the exporter, which nobody misses for a minute."""
     pods = {}
     for manifest, _, _ in containers():
         labels = manifest["spec"]["template"]["metadata"]["labels"]
         assert manifest["spec"]["selector"]["matchLabels"] == labels == manifest["metadata"]["labels"]
         pods[manifest["metadata"]["name"]] = labels
     budgets = {one["metadata"]["name"]: one["spec"] for one in documents(DEPLOY / "kubernetes" / "disruption.yaml")}
-    assert {name: spec["selector"]["matchLabels"] for name, spec in budgets.items()} == pods
+    assert {name: spec["selector"]["matchLabels"] for name, spec in budgets.items()} | {
+        "blueque-metrics": {"app.kubernetes.io/name": "blueque-metrics"}
+    } == pods
     assert all(len({"minAvailable", "maxUnavailable"} & set(spec)) == 1 for spec in budgets.values())
 
 
@@ -303,7 +357,8 @@ def test_kustomize_is_given_every_manifest_and_the_image_they_name():
     path = DEPLOY / "kubernetes"
     (kustomization,) = documents(path / "kustomization.yaml")
     assert sorted(kustomization["resources"]) == sorted(MANIFESTS)
-    assert sorted(one.name for one in path.iterdir()) == sorted([*MANIFESTS, "kustomization.yaml"])
+    assert sorted(one.name for one in path.iterdir()) == sorted([*MANIFESTS, *OPTIONAL, "kustomization.yaml"])
+    assert re.findall(r"^  # - (.+)$", (path / "kustomization.yaml").read_text(), re.M) == OPTIONAL
     assert [one["name"] for one in kustomization["images"]] == ["blueque"]
     assert {container["image"] for _, _, container in containers()} == {"blueque"}
 
@@ -323,7 +378,7 @@ def test_pods_run_as_the_user_of_the_image_keep_its_tini_and_have_no_probe_that_
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == 10001
         assert "command" not in container
-        assert [key for key in container if key.endswith("Probe")] == []
+        assert {key for key in container if key.endswith("Probe")} <= {"readinessProbe"}
         mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
         assert mounts == {volume["name"] for volume in pod.get("volumes", [])}
 
@@ -338,9 +393,12 @@ def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_be
     assert max(number for number, line in enumerate(lines) if line.startswith("#SBATCH")) < lines.index(commands[0])
     assert all(re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line) for line in lines if line.startswith("#SBATCH"))
     order = ORDERS["slurm"]
-    seconds = re.search(r"^#SBATCH --signal=B:TERM@(\d+)$", path.read_text(), re.M)[1]
-    assert on_term(order) == "stop"
-    assert int(seconds) >= parse_duration(order[order.index("--grace") + 1]) + 60
+    hours = re.search(r"^#SBATCH --time=(\d+):00:00$", path.read_text(), re.M)[1]
+    before = re.search(r"^#SBATCH --signal=B:USR2@(\d+)$", path.read_text(), re.M)[1]
+    runtime, grace = (parse_duration(order[order.index(name) + 1]) for name in ("--max-runtime", "--grace"))
+    end = parse_duration(f"{hours}h")
+    assert end - float(before) < runtime and runtime + grace < end
+    assert "--until-empty" in order and on_term(order) == "stop"
     assert subprocess.run(["sh", "-n", path], capture_output=True, text=True).stderr == ""
 
 

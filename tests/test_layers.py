@@ -27,7 +27,7 @@ LAYERS = {
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "json_rows", "output",
+        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "json_rows", "notify", "output",
         "parquet_rows", "printed", "resources", "roster", "signals", "spool", "spool_size", "tail", "tree", "trouble",
     ],
     "data": [

@@ -96,6 +96,14 @@ class _WithProgram(click.Command):
     "--on-term", type=click.Choice(ON_TERM),
     help="At SIGTERM: leave running tasks to their listeners, wait for them, stop them; drain in a container, else leave.",
 )
+@click.option(
+    "--until-empty", is_flag=True,
+    help="Leave when nothing is left to take in any QUEUE: none pending, whatever keeps it from running, and none scheduled "
+    "and due. What is scheduled for later, waits for other tasks or runs elsewhere does not count.",
+)
+@click.option(
+    "--max-runtime", type=DURATION, help="After so long do as at SIGTERM: take nothing new, and then as --on-term says."
+)
 @limit_options(grace="30s")
 @redis_url_option
 @config_option
@@ -122,6 +130,8 @@ def command(
     lease: float | None,
     lost_after: float | None,
     on_term: str | None,
+    until_empty: bool,
+    max_runtime: float | None,
     retry: Retry | None,
     **limits: float | None,
 ) -> None:
@@ -183,6 +193,7 @@ def command(
         on_term or said.get("on_term") or ("drain" if is_in_container() else "leave"),
         amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given),
         client.retention_rules(names), settings.statistics_keep(otherwise=config.statistics_keep), config.path,
+        until_empty, max_runtime,
     ]
     _become_master(choices)
 

@@ -35,6 +35,7 @@ def command(invocation: Invocation) -> int:
     blueque.toml again, SIGUSR1 write to its log where it is.
     """
     from blueque.logs import log_to_stderr  # here: --help does without
+    from blueque.notify import Notifier
     from blueque.scheduler import Scheduler
 
     def reread() -> Client | None:
@@ -45,7 +46,7 @@ def command(invocation: Invocation) -> int:
             return None
 
     log_to_stderr()
-    return Scheduler(invocation.client(), invocation.address(), reread).run()
+    return Scheduler(invocation.client(), invocation.address(), reread, Notifier()).run()
 
 
 def main() -> None:

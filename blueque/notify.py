@@ -1,0 +1,41 @@
+"""Notify: tell systemd how we are, if it has asked: sd_notify(3), without a library."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+
+
+class Notifier:
+    """Sends to the socket that the environment names, and takes that out of it: it is nothing for tasks."""
+
+    def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
+        self._address = environ.pop("NOTIFY_SOCKET", "")
+        microseconds, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", str(os.getpid()))
+        is_watched = self._address and microseconds.isdecimal() and pid == str(os.getpid())
+        self.watchdog = int(microseconds) / 1e6 if is_watched else float("inf")     # seconds in which it wants a sign
+        self._said = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._address)
+
+    def tell(self, *lines: str) -> None:
+        """Send assignments such as READY=1, unless they are the same as the last time."""
+        text = "\n".join(lines)
+        if self._address and text != self._said:
+            self._send(text)
+            self._said = text
+
+    def show_life(self) -> None:
+        """Say that we are not stuck."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, text: str) -> None:
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
+                own.sendto(text.encode(), address)
+        except OSError:                                # nobody listens: no reason to do anything else
+            pass

@@ -1,0 +1,129 @@
+"""A listener that leaves by itself: when nothing is left to take, or after a time. And the check of a container."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from running import Programs, clean_environment, until
+
+WORK = """
+    import time
+    from pathlib import Path
+
+    from blueque import Client
+
+    def quick(task):
+        return "done"
+
+    def run(task):
+        Path("began").touch()
+        while not Path("go").exists():
+            time.sleep(0.005)
+        return "done"
+"""
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(programs):
+    return programs.client.get_queue("work")
+
+
+def start(programs, handler, *options, slots=1, **more):
+    return programs.start([
+        sys.executable, "-m", "blueque.cli.listener", "work", "--redis-url", programs.url, "--slots", str(slots),
+        "--spool", str(programs.directory / "spool"), "--on-term", "drain", "--run", handler, *options,
+    ], **more)
+
+
+def test_until_empty_runs_what_waits_and_what_is_due_and_leaves_what_is_scheduled_for_later(programs, queue, state):
+    ids = [queue.enqueue("") for _ in range(3)] + [queue.schedule("", time.time() - 5)]
+    later = queue.schedule("", time.time() + 3600)
+    listener = start(programs, "work:quick", "--until-empty", slots=2)
+    assert listener.wait() == 0
+    assert [programs.client.get_task(task_id).status for task_id in ids] == ["complete"] * 4
+    assert programs.client.get_task(later).status == "scheduled"
+    assert "starting another" not in listener.log and "has been drained" not in listener.log
+    assert not any(key.startswith("blueque_listener_") for key in state())
+    assert programs.left() == []
+
+
+def test_until_empty_waits_for_its_own_task_and_for_what_that_one_leaves_to_do(programs, queue):
+    first = queue.enqueue("")
+    listener = start(programs, "work:run", "--until-empty")
+    until((programs.directory / "began").exists, what="the task")
+    second = queue.enqueue("")
+    (programs.directory / "go").touch()
+    assert listener.wait() == 0
+    assert [programs.client.get_task(task_id).result for task_id in (first, second)] == ["done", "done"]
+
+
+def test_until_empty_stays_while_a_task_is_pending_that_may_not_run_now(programs, queue):
+    task_id = queue.enqueue("")
+    queue.pause("ann")
+    listener = start(programs, "work:quick", "--until-empty")
+    until(lambda: programs.client.get_inspector().listeners("work"), what="the listener")
+    queue.resume()
+    assert listener.wait() == 0
+    assert programs.client.get_task(task_id).result == "done"
+
+
+def test_until_empty_leaves_when_it_is_to_take_nothing_though_tasks_wait(programs, queue):
+    running = queue.enqueue("")
+    listener = start(programs, "work:run", "--until-empty")
+    until((programs.directory / "began").exists, what="the task")
+    waiting = queue.enqueue("")
+    listener.send(signal.SIGUSR2)
+    listener.says("SIGUSR2: taking nothing new")
+    (programs.directory / "go").touch()
+    assert listener.wait() == 0
+    assert programs.client.get_task(running).result == "done"
+    assert programs.client.get_task(waiting).status == "pending"
+
+
+def test_after_its_time_it_takes_nothing_new_and_leaves_when_its_task_has_ended(programs, queue):
+    running = queue.enqueue("")
+    listener = start(programs, "work:run", "--max-runtime", "0.5s")
+    listener.says("--max-runtime is over")
+    waiting = queue.enqueue("")
+    (programs.directory / "go").touch()
+    assert listener.wait() == 0
+    assert {programs.client.get_task(running).status, programs.client.get_task(waiting).status} <= {"complete", "pending"}
+    assert programs.client.get_task(waiting).status == "pending"
+
+
+def check(programs, **environ):
+    known = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), "PYTHONPATH": os.pathsep.join(sys.path), **environ}
+    result = subprocess.run([sys.executable, "-P", "-m", "blueque.roster"], env=clean_environment() | known,
+                            capture_output=True, text=True)
+    assert result.stderr == ""
+    return result.returncode, result.stdout.strip()
+
+
+def test_the_check_of_a_container_sees_who_lives_and_whose_beat_redis_takes(programs, queue):
+    assert check(programs) == (1, "0 listeners")
+    listener = programs.listener("work:quick", environ={"BLUEQUE_BEAT": "0.1s"}, slots=2)
+    assert check(programs) == (0, "2 listeners")
+    roster = programs.directory / "spool" / "listeners"
+    before = max(path.stat().st_mtime for path in roster.iterdir())
+    until(lambda: min(path.stat().st_mtime for path in roster.iterdir()) > before, what="another beat of each")
+    first = next(iter(listener.slots()))
+    os.kill(first, signal.SIGSTOP)
+    os.utime(roster / str(first), (0, 0))
+    try:
+        assert check(programs) == (1, "2 listeners, 1 without a beat for 60 s")
+    finally:
+        os.kill(first, signal.SIGCONT)
+    assert listener.stop() == 0
+    assert check(programs) == (1, "0 listeners")
