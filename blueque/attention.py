@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque import checkup, commands
 from blueque.cli import show
 from blueque.cli.show import count
+from blueque.estimate import roughly
 from blueque.feeds import state_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
 NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang
 PART = 10                                              # unless this part of the time until then was longer
+TIMES, LATER = 2, 300.0                                # what 19 of 20 did not exceed, so often, and so many seconds more
 MOST = 3                                               # of one kind that get a line each
 _SERVING = {"up", "unattended", "1.0.0"}
 
@@ -44,6 +46,7 @@ def concerns(its: Overview) -> Iterator[Concern]:
     for check in checkup.concerns(its.server or {}):
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(its.nodes)
+    yield from _clocks(its.ahead)
     nodes: dict[str, list[Node]] = {line.queue: [] for line in its.lines}
     for node in its.nodes:
         nodes[node.queue].append(node)
@@ -57,6 +60,9 @@ def concerns(its: Overview) -> Iterator[Concern]:
     for line in its.lines:
         yield from _of_queue(line, nodes[line.queue], its.now)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), its.now)
+        if line.queue in its.tails:
+            running = [task for task in its.running if task.queue == line.queue]
+            yield from _of_long(line.queue, running, its.tails[line.queue], its.now)
         yield from _of_feeds(open_feeds.get(line.queue, ()), its.now)
 
 
@@ -81,6 +87,20 @@ def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
     if len(versions) > 1:
         some = ", ".join(f"{number} of {version}" for version, number in sorted(versions.items()))
         yield Concern("listeners", "versions", f"their versions differ: {some}", "blueque node ls")
+
+
+def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
+    """Yield the hosts whose clocks are ahead of that of Redis."""
+    hosts: dict[str, float] = {}
+    for node, seconds in ahead.items():
+        host = show.short_node(node).rpartition("_")[0]
+        hosts[host] = max(seconds, hosts.get(host, 0.0))
+    wrong = {host: seconds for host, seconds in sorted(hosts.items()) if seconds > checkup.SKEW}
+    for host, seconds in list(wrong.items())[:MOST]:
+        sentence = f"the clock of {host} is ahead of that of Redis, by {show.span(seconds)} or more"
+        yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
+    if len(wrong) > MOST:
+        yield Concern("listeners", "clock", f"{len(wrong) - MOST} more hosts with a clock that is ahead", "blueque node ls")
 
 
 def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern]:
@@ -146,6 +166,18 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
         yield Concern(queue, "no_progress", f"{len(tasks) - MOST} more without progress for an hour or longer", command)
+
+
+def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iterator[Concern]:
+    """Yield the tasks that run much longer than most of their queue have."""
+    long = [task for task in tasks if task.started is not None and now - task.started > TIMES * tail + LATER]
+    for task in long[:MOST]:
+        name, ran = show.short_id(task.id), show.span(now - (task.started or now))
+        sentence = f"{name} has run for {ran}; 19 of 20 here took {roughly(tail)} at most"
+        yield Concern(queue, "long_run", sentence, f"blueque show {name}")
+    if len(long) > MOST:
+        command = f"blueque ls --queue {shlex.quote(queue)} --state started"
+        yield Concern(queue, "long_run", f"{len(long) - MOST} more run more than twice as long as is usual", command)
 
 
 def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Concern]:

@@ -5,7 +5,7 @@ Nothing is read without a bound, and a list entry is only a hint, as in survey.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,12 +13,13 @@ from blueque import feeds, keys
 from blueque.connection import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
-from blueque.statistics import USUAL_DAYS, Usual, ask_usual, is_quiet, take_usual
+from blueque.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
 from blueque.task_log import printed_at
 from blueque.waiting import MAX_HEADS, Misfit, Pause, Waits, ask_lengths, ask_names, misfits, pause_of, take_lengths
 
 if TYPE_CHECKING:
+    from blueque.statistics import Durations
     from blueque.task import Task
 
 MAX_FEEDS = 100                                        # of those of a queue that are open
@@ -27,6 +28,7 @@ MAX_FAILED_IN_ALL = 2000                               # the same of all queues,
 LEAST_FAILED = 10
 MAX_TALKING = 20                                       # tasks, those that run longest, that are asked when they last printed
 HOUR = 3600.0
+MAX_RUNNING_QUEUES = 20                                # of those whose tasks run longest: what is usual there
 MANY = 5                                               # failures within an hour from which on their share is looked at
 SHARE = 5                                              # more than one of so many that ended is too much
 
@@ -74,7 +76,9 @@ class Overview(NamedTuple):
 
     server: what it tells of itself, as INFO does, and `save` as CONFIG does; None: this user may not ask for INFO.
     printed: when the tasks that have run longest have printed something, in Unix seconds, by their ids.
-    usual: how long tasks mostly run, by queue: of those queues of which such a task runs that does not tell how far it is.
+    usual: how long tasks mostly run, by queue; tails: what 19 of 20 do not exceed: of the queues whose tasks run longest.
+    ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its id: of those of which that
+    shows, for a beat that comes from the future has come with a clock that is ahead, and one that is behind is only late.
     """
 
     now: float
@@ -85,6 +89,8 @@ class Overview(NamedTuple):
     server: Mapping[str, str] | None = None
     printed: Mapping[str, float] = {}
     usual: Mapping[str, Usual] = {}
+    tails: Mapping[str, float] = {}
+    ahead: Mapping[str, float] = {}
 
 
 class _Known(NamedTuple):
@@ -119,7 +125,9 @@ class _Failed(NamedTuple):
 def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
     now, queues, server = _begin(redis)
-    replies = read_groups(redis, [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues])
+    asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
+    # The time comes last, so that no beat among them has come later.
+    *replies, (time,) = read_groups(redis, [*asked, [("TIME",)]])
     known = {queue: _Known(Members(*reply[:3]), *reply[3:]) for queue, reply in zip(queues, replies, strict=True)}
     nodes, waits, records, failed = _of_queues(redis, known, now)
     own: dict[str, list[Node]] = {queue: [] for queue in queues}
@@ -134,10 +142,19 @@ def overview(redis: Redis) -> Overview:
     last_good: dict[str, str | None] = dict(zip(suspects, found, strict=False))
     tasks = take_shown(ids, found[len(good) :])
     running = in_order([tasks[task_id] for task_id in started if tasks[task_id].status == "started"])
-    failing, printed, usual = _last(redis, last_good, running[:MAX_TALKING], now)
+    failing, printed, ran = _last(redis, last_good, running, now)
     lines = [_line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now) for queue in queues]
     lines = [line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0) for line in lines]
-    return Overview(now, lines, running, nodes, records, server, printed, usual)
+    middles = {queue: its for queue, one in ran.items() if (its := usual(one)) is not None}
+    tails = {queue: most for queue, one in ran.items() if (most := tail(one)) is not None}
+    ahead = _ahead([one.members for one in known.values()], to_seconds(time))
+    return Overview(now, lines, running, nodes, records, server, printed, middles, tails, ahead)
+
+
+def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
+    """Return which listeners have beaten in the future, and how far in it."""
+    beats = [beat for one in members for beat in zip(one.beats[::2], one.beats[1::2], strict=True)]
+    return {node: float(at) - now for node, at in beats if float(at) > now}
 
 
 def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
@@ -214,16 +231,17 @@ def _ask_good(queue: str, failures: int) -> Command:
 
 def _last(
     redis: Redis, last_good: Mapping[str, str | None], running: Sequence[Task], now: float
-) -> tuple[set[str], dict[str, float], dict[str, Usual]]:
-    """Return in which queues too many fail, when these tasks have last printed something, and what is usual: one round trip.
+) -> tuple[set[str], dict[str, float], dict[str, Durations]]:
+    """Return in which queues too many fail, when tasks have last printed something, and how long others ran: one round trip.
 
     last_good: by queue, the complete task that must have ended within the hour, or they are too many; None: none is there.
+    running: tasks, those that run longest first.
     """
+    queues = list(dict.fromkeys(task.queue for task in running if task.queue is not None))[:MAX_RUNNING_QUEUES]
+    running = running[:MAX_TALKING]
     there = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
     asked: list[Command] = [("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()]
     asked += [("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1) for task in running]
-    quiet = dict.fromkeys(task.queue for task in running if is_quiet(task))
-    queues = [queue for queue in quiet if queue is not None]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
     replies = redis.read(*asked) if asked else []
     ended = zip(there, replies, strict=False)
@@ -231,8 +249,8 @@ def _last(
     entries = zip(running, replies[len(there) :], strict=False)
     printed = {task.id: printed_at(found) for task, found in entries if found}
     days = iter(replies[len(there) + len(running) :])
-    usual = {queue: take_usual([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
-    return last_good.keys() - good, printed, {queue: its for queue, its in usual.items() if its is not None}
+    ran = {queue: take_ran([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
+    return last_good.keys() - good, printed, ran
 
 
 def _firsts(lines: Sequence[Waits]) -> list[str]:

@@ -28,6 +28,7 @@ DAY = 86400
 MOST_DAYS = 3660                                       # that can be asked for
 USUAL_DAYS = 7                                         # of which is told what is usual
 LEAST = 5                                              # runs that are needed for it
+TAIL, LEAST_OF_TAIL = 0.95, 20                         # the share of runs that are no longer than what is long, and as many
 AT_ONCE = 500                                          # hashes that are read in one round trip
 
 _BEYOND = 1e100                                        # no sum of ours comes so far; those of another program might
@@ -159,15 +160,29 @@ def is_quiet(task: Task) -> bool:
 
 
 def ask_usual(queue: str, now: float) -> list[Command]:
-    """Return the commands that tell how long tasks of a queue ran of late; see `take_usual`."""
+    """Return the commands that tell how long tasks of a queue ran of late; see `take_ran`."""
     return [("HGETALL", keys.stats(queue, day_of(now - ago * DAY))) for ago in range(USUAL_DAYS)]
 
 
 def take_usual(replies: Iterable[Sequence[str]]) -> Usual | None:
     """Return how long the middle half of them ran; None: too few have."""
-    running = total(read_numbers(as_hash(reply)) for reply in replies).running
-    low, high = running.quantile(0.25), running.quantile(0.75)
-    return Usual(low, high) if running.counted >= LEAST and low is not None and high is not None else None
+    return usual(take_ran(replies))
+
+
+def take_ran(replies: Iterable[Sequence[str]]) -> Durations:
+    """Return how long they ran."""
+    return total(read_numbers(as_hash(reply)) for reply in replies).running
+
+
+def usual(ran: Durations) -> Usual | None:
+    """Return how long the middle half ran; None: too few have."""
+    low, high = ran.quantile(0.25), ran.quantile(0.75)
+    return Usual(low, high) if ran.counted >= LEAST and low is not None and high is not None else None
+
+
+def tail(ran: Durations) -> float | None:
+    """Return what 19 of 20 did not exceed; None: too few have run."""
+    return ran.quantile(TAIL) if ran.counted >= LEAST_OF_TAIL else None
 
 
 def read_numbers(fields: Mapping[str, str]) -> Numbers:

@@ -91,6 +91,61 @@ def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(st
     assert all(concern.command == "blueque logs t1" for concern in found)
 
 
+@pytest.mark.parametrize(("ran", "is_told"), [(7499.0, False), (7501.0, True)])
+def test_a_task_that_runs_much_longer_than_others_of_its_queue_is_pointed_at(ran, is_told):
+    overview = Overview(NOW, [line()], [running(started=NOW - ran)], [node()], [], GOOD, tails={"video": 3600.0})
+
+    found = list(concerns(overview))
+
+    wanted = Concern("video", "long_run", "t1 has run for 2 h 5 m; 19 of 20 here took 1 h at most", "blueque show t1")
+    assert found == [wanted] * is_told
+    assert list(concerns(overview._replace(tails={"audio": 1.0}))) == []
+
+
+def test_of_many_tasks_that_run_long_three_are_named():
+    tasks = [running(f"t{n}", started=NOW - 9000) for n in range(9)]
+
+    found = list(concerns(Overview(NOW, [line()], tasks, [node()], [], GOOD, tails={"video": 60.0})))
+
+    assert [concern.code for concern in found] == ["long_run"] * 4
+    assert found[3].sentence == "6 more run more than twice as long as is usual"
+
+
+@pytest.mark.parametrize(("completed", "tails"), [(19, {}), (20, {"video": pytest.approx(360.0, abs=60.0)})])
+def test_what_is_long_is_known_from_twenty_that_completed(redis, completed, tails):
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    for n in range(completed):
+        finish(redis, f"g{n}", "complete", now - 3900, now - 3600)
+    begin(redis, "t1", now)
+
+    assert Inspector(redis).overview().tails == tails
+
+
+@pytest.mark.parametrize(("ahead", "is_told"), [(1.0, False), (-30.0, False), (100.0, True)])
+def test_a_clock_that_is_ahead_is_pointed_at(redis, ahead, is_told):
+    now = Inspector(redis).now()
+    for queue in ("video", "audio"):
+        protocol.register(redis, queue, NODE, "i", {"beat_every": 10}, now + ahead)
+
+    found = [concern for concern in concerns(Inspector(redis).overview()) if concern.code == "clock"]
+
+    assert [(concern.about, concern.command) for concern in found] == [
+        ("listeners", "blueque node show gpu-1.example.com")
+    ] * is_told
+    assert all("the clock of gpu-1.example.com is ahead of that of Redis, by 1 m" in one.sentence for one in found)
+
+
+def test_of_many_clocks_that_are_ahead_three_are_named():
+    ahead = {f"h{n}_77": 5.0 + n for n in range(5)} | {"good_77": 1.5}
+
+    found = list(concerns(Overview(NOW, [line()], [], [node()], [], GOOD, ahead=ahead)))
+
+    assert [concern.sentence for concern in found[2:]] == [
+        "the clock of h2 is ahead of that of Redis, by 7.0 s or more", "2 more hosts with a clock that is ahead",
+    ]
+
+
 def test_of_many_tasks_without_progress_three_are_named():
     tasks = [running(f"t{n}", started=NOW - 9000, progress_at=NOW - 7300) for n in range(9)]
 
@@ -101,11 +156,16 @@ def test_of_many_tasks_without_progress_three_are_named():
     ]
 
 
-def finish(redis, task, action, at):
+def begin(redis, task, at):
     protocol.enqueue(redis, "video", task, "1", None, at)
     protocol.pop(redis, "video", NODE, "i")
     protocol.reserve(redis, "video", task, task, NODE, "i", at)
     protocol.start(redis, "video", task, task, NODE, 77, at)
+
+
+def finish(redis, task, action, began, ended=None):
+    at = began if ended is None else ended
+    begin(redis, task, began)
     if action == "failed":
         protocol.fail(redis, "video", task, task, NODE, "x", at)
     else:
@@ -134,10 +194,7 @@ def test_the_overview_tells_when_a_running_task_has_last_printed(redis, cli):
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {}, now)
     finish(redis, "ended", "complete", now)
-    protocol.enqueue(redis, "video", "t1", "1", None, now)
-    protocol.pop(redis, "video", NODE, "i")
-    protocol.reserve(redis, "video", "t1", "t1", NODE, "i", now)
-    protocol.start(redis, "video", "t1", "t1", NODE, 77, now)
+    begin(redis, "t1", now)
     for task in ("t1", "ended"):
         cli.xadd(f"blueque_log_{task}", {"text": "frame"}, id="1234567-0")
 

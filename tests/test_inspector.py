@@ -93,7 +93,7 @@ def test_the_overview_counts_each_status(redis, inspector):
 def test_the_overview_of_an_empty_redis_is_empty(inspector):
     overview = inspector.overview()
 
-    assert overview._replace(server=None)[1:] == ([], [], [], [], None, {}, {})
+    assert overview._replace(server=None)[1:] == ([], [], [], [], None, {}, {}, {}, {})
 
 
 @pytest.mark.parametrize("queues", [1, 50])            # with more the proxy reads the longest request in two

@@ -171,12 +171,12 @@ def _bounded_row(line: Line, now: float) -> list[str]:
 
 def _task_row(task: Task, overview: Overview) -> list[str]:
     now, since = overview.now, entered(task)
-    progress = progress_cell(read_progress(task.fields.get("progress", "")))
-    usual = usual_of(overview.usual.get(task.queue or "")) if left_of(task, now)[1] is None else None
+    told = read_progress(task.fields.get("progress", ""))
+    usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
     sign = max((at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None), default=None)
     return [
         show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-        show.span(None if since is None else now - since), progress, left_of(task, now)[1] or usual or "-",
+        show.span(None if since is None else now - since), progress_cell(told), left_of(task, now)[1] or usual or "-",
         show.span(None if sign is None else now - sign),
     ]
 
