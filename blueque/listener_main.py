@@ -86,6 +86,7 @@ class Choices(NamedTuple):
     config: str | None                                 # the blueque.toml that was read
     until_empty: bool
     max_runtime: float | None                          # seconds
+    log_format: str                                    # one of logs.FORMATS
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -103,7 +104,7 @@ class Choices(NamedTuple):
 def main() -> int:
     """Be the master that the environment asks for."""
     choices, notifier = Choices(*json.loads(os.environ.pop(CHOICES))), Notifier()
-    log_to_stderr()
+    log_to_stderr(choices.log_format)
     sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
     refusal = check_work(choices)
     if refusal is None:

@@ -22,6 +22,7 @@ from blueque.cli.options import (
     config_option,
     debug_option,
     limit_options,
+    log_format_option,
     pass_invocation,
     redis_url_option,
     version_option,
@@ -104,6 +105,7 @@ class _WithProgram(click.Command):
 @click.option(
     "--max-runtime", type=DURATION, help="After so long do as at SIGTERM: take nothing new, and then as --on-term says."
 )
+@log_format_option
 @limit_options(grace="30s")
 @redis_url_option
 @config_option
@@ -132,6 +134,7 @@ def command(
     on_term: str | None,
     until_empty: bool,
     max_runtime: float | None,
+    log_format: str,
     retry: Retry | None,
     **limits: float | None,
 ) -> None:
@@ -193,7 +196,7 @@ def command(
         on_term or said.get("on_term") or ("drain" if is_in_container() else "leave"),
         amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given),
         client.retention_rules(names), settings.statistics_keep(otherwise=config.statistics_keep), config.path,
-        until_empty, max_runtime,
+        until_empty, max_runtime, log_format,
     ]
     _become_master(choices)
 

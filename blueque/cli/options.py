@@ -272,3 +272,9 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
             setattr(context.ensure_object(Invocation), name, value)
 
     return remember
+
+
+log_format_option = click.option(
+    "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True,
+    help="What is written to standard error: lines of text, or a JSON object a line.",
+)

@@ -13,6 +13,7 @@ from blueque.cli.options import (
     Invocation,
     config_option,
     debug_option,
+    log_format_option,
     pass_invocation,
     redis_url_option,
     version_option,
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@log_format_option
 @redis_url_option
 @config_option
 @debug_option
 @version_option
 @pass_invocation
-def command(invocation: Invocation) -> int:
+def command(invocation: Invocation, log_format: str) -> int:
     """Put the scheduled tasks of every queue in line when they are due.
 
     Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP has it read
@@ -45,7 +47,7 @@ def command(invocation: Invocation) -> int:
             logging.getLogger("blueque").error("everything stays as it is: %s", failure.format_message())
             return None
 
-    log_to_stderr()
+    log_to_stderr(log_format)
     return Scheduler(invocation.client(), invocation.address(), reread, Notifier()).run()
 
 

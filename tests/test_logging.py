@@ -1,0 +1,100 @@
+"""The log of listener and scheduler: text, JSON, and as the journal of systemd takes it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+
+import pytest
+from running import Programs
+
+from blueque import logs
+from blueque.cli.listener import command as listener
+from blueque.cli.scheduler import command as scheduler
+
+JOURNAL = """
+    import logging, os, sys
+
+    status = os.fstat(2)
+    os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino + %d}"
+    from blueque.logs import log_to_stderr
+    log_to_stderr(%r)
+    log = logging.getLogger("blueque")
+    log.info("start task=%%s", "a\\nb")
+    log.warning("late")
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("broken")
+"""
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        yield programs
+
+
+def written(programs, offset, form="text"):
+    program = programs.script(JOURNAL % (offset, form))
+    assert program.wait() == 0
+    return program.log.splitlines()
+
+
+def test_the_journal_gets_priorities_and_no_times(programs):
+    lines = written(programs, 0)
+    assert lines[:3] == ["<6>start task=a\\x0ab", "<4>late", "<3>broken"]
+    assert lines[-1] == "<3>ValueError: no"
+    assert all(line.startswith("<3>") for line in lines[2:])
+
+
+def test_what_somebody_else_reads_has_times_though_the_journal_is_named(programs):
+    lines = written(programs, 1)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d start task=a\\x0ab", lines[0])
+
+
+def test_json_is_a_whole_object_in_every_line_with_a_traceback_too(programs):
+    first, second, third = map(json.loads, written(programs, 0, "json"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first.pop("at"))
+    assert first == {"level": "info", "message": "start task=a\nb", "event": "start", "task": "a\nb"}
+    assert (second["level"], second["message"]) == ("warning", "late")
+    assert (third["level"], third["traceback"].splitlines()[-1]) == ("error", "ValueError: no")
+
+
+@pytest.mark.parametrize(("template", "values", "fields"), [
+    ("prune spool=%s attempts=%d bytes=%d", ("/s", 3, 4), {"event": "prune", "spool": "/s", "attempts": 3, "bytes": 4}),
+    ("task=%s pid=%d after %g s, 90%% of %s", ("t", 7, 1.5, "x"), {"task": "t", "pid": 7}),
+    ("fence node=%s: %s", ("n", OSError("gone")), {"event": "fence", "node": "n"}),
+    ("wake_waiting lock=%r: %s", ("l", "x"), {"event": "wake_waiting", "lock": "l"}),
+    ("at=%s level=%s", ("never", "none"), {}),
+    ("nothing", (), {}),
+])
+def test_fields_are_those_of_the_text(template, values, fields):
+    record = logging.LogRecord("blueque", logging.INFO, "", 0, template, values, None)
+    item = json.loads(logs._Json().format(record))
+    assert item.pop("message") == template % values
+    assert (item.pop("level"), item.pop("at")[-1]) == ("info", "Z")
+    assert item == fields
+
+
+def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(programs):
+    programs.write("def run(task):\n    return 1\n")
+    task_id = programs.client.get_queue("work").enqueue("")
+    common = ["--redis-url", programs.url, "--log-format", "json"]
+    listening = programs.start([
+        sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run",
+        "--spool", str(programs.directory / "spool"), "--until-empty", *common,
+    ])
+    scheduling = programs.start([sys.executable, "-m", "blueque.cli.scheduler", *common])
+    scheduling.says("blueque-scheduler")
+    assert listening.wait() == 0
+    items = [json.loads(line) for program in (listening, scheduling) for line in program.log.splitlines()]
+    assert ("complete", task_id) in [(item.get("event"), item.get("task")) for item in items]
+
+
+def test_both_programs_offer_the_formats_that_there_are():
+    for command in (listener, scheduler):
+        (option,) = [one for one in command.params if one.name == "log_format"]
+        assert tuple(option.type.choices) == logs.FORMATS
