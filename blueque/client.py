@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from blueque.retry import Retry
     from blueque.snapshots import Slice, Snapshot
     from blueque.statistics import Statistics
-    from blueque.task_log import LogLine, Place
+    from blueque.task_log import LogLine, News, Place
     from blueque.timeline import Timeline
 
 
@@ -222,8 +222,8 @@ class Client:
 
         return task_log.load(self._redis, task_id)
 
-    def follow_logs(self, places: Sequence[Place]) -> tuple[list[LogLine], list[Place], dict[str, str | None]]:
-        """Return the lines that have come behind these places, the places behind those, and the status of each task."""
+    def follow_logs(self, places: Sequence[Place]) -> News:
+        """Return what has come behind these places, and how each task stands."""
         from blueque import task_log
 
         return task_log.follow(self._redis, places)

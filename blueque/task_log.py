@@ -42,11 +42,22 @@ def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
     return [found[place] for place in sorted(found)], Place(task, last[-1][0] if last else "0-0")
 
 
-def follow(redis: Redis, places: Sequence[Place]) -> tuple[list[LogLine], list[Place], dict[str, str | None]]:
-    """Return what has come since, the places behind it, and the status of each task as of just before; one round trip."""
+class News(NamedTuple):
+    """What has come behind some places of logs, the places behind that, and of each task as of just before: its status, and
+    how far it was, in its own words.
+    """
+
+    lines: list[LogLine]
+    places: list[Place]
+    statuses: dict[str, str | None]
+    progress: dict[str, str | None]
+
+
+def follow(redis: Redis, places: Sequence[Place]) -> News:
+    """Return what has come since; one round trip."""
     replies = redis.read(*[
         command for place in places for command in (
-            ("HGET", keys.task(place.task), "status"),
+            ("HMGET", keys.task(place.task), "status", "progress"),
             ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
         )
     ])
@@ -55,8 +66,9 @@ def follow(redis: Redis, places: Sequence[Place]) -> tuple[list[LogLine], list[P
     for place, entries in zip(places, replies[1::2], strict=True):
         lines += _lines(place.task, entries)
         behind.append(place._replace(entry=entries[-1][0]) if entries else place)
-    statuses = {place.task: status for place, status in zip(places, replies[::2], strict=True)}
-    return lines, behind, statuses
+    known = {place.task: fields for place, fields in zip(places, replies[::2], strict=True)}
+    statuses, progress = ({task: fields[number] for task, fields in known.items()} for number in (0, 1))
+    return News(lines, behind, statuses, progress)
 
 
 def printed_at(entries: Sequence[Any]) -> float:

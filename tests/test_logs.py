@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtur
 
 from blueque import keys, process, protocol, task_log
 from blueque.attempt import Attempt
-from blueque.cli.logs import _Printer, logs
+from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
@@ -27,6 +28,7 @@ from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.tail import Line
 from blueque.task_log import LogLine
+from blueque.trouble import Trouble
 
 WORK = """
     import os, sys, time
@@ -358,10 +360,13 @@ def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client
 def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
     task, other = processor._task.id, client.get_queue("work").enqueue("q")
     processor.log([Line(1, 5.0, "stdout", "one")])
-    lines, places, statuses = client.follow_logs([task_log.Place(task), task_log.Place(other), task_log.Place("gone")])
+    processor.progress("0.5 half")
+    looked = client.follow_logs([task_log.Place(task), task_log.Place(other), task_log.Place("gone")])
+    lines, places, statuses, progress = looked
 
     assert [line.text for line in lines] == ["one"]
     assert statuses == {task: "started", other: "pending", "gone": None}
+    assert progress == {task: "0.5 half", other: None, "gone": None}
     processor.log([Line(2, 5.0, "stdout", "two")])
     assert [line.text for line in client.follow_logs(places)[0]] == ["two"]
 
@@ -513,6 +518,40 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
     unknown = read("1").exception
     assert unknown.message == "nobody knows where the files of attempt 1 are"
     assert unknown.advice == ("Known are those of attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",)
+
+
+def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(in_process, publisher, processor):
+    task = processor._task.id
+    look(publisher, processor, "begun\n\r 44%|####  | 44/100 [00:10<00:12]\r 45%|####  | 45/100 [00:10<00:12]")
+
+    shown = in_process("logs", task)
+    assert (shown.returncode, shown.stdout) == (0, "begun\n")
+    assert re.fullmatch(r"-- now: 45/100, 45 %, as of \S+ \S+ UTC --\n", shown.stderr), shown.stderr
+    (line,) = in_process("logs", "--json", task).stdout.splitlines()
+    assert json.loads(line)["text"] == "begun" and in_process("logs", "--stream", "stderr", task).stderr == ""
+    processor.complete(1)
+    assert in_process("logs", task).stderr == ""
+
+
+def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(client, processor, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("blueque.cli.progress.PAUSE", -1.0)
+    task, printer = processor._task.id, _Printer(False, False, False, False)
+    places = [task_log.Place(task)]
+    looks = (
+        lambda: processor.progress("1/4"), lambda: processor.progress("2/4 \x1b[2Jparts"),
+        lambda: processor.log([Line(1, 5.0, "stdout", "one")]),
+    )
+    for happen in looks:
+        happen()
+        places = _look(client, places, (), _Wanted(), printer, {}, Trouble("back"))
+    printer.clear()
+
+    seen = capsys.readouterr()
+    assert seen.out == "one\n"
+    assert seen.err.replace("\r", "").split("\x1b[K")[:3] == [
+        "-- now: 1/4, 25 % --", "-- now: 2/4 parts, 50 % --", "",
+    ]
 
 
 def test_who_follows_is_told_where_another_attempt_begins(capsys):

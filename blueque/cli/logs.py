@@ -17,6 +17,8 @@ from blueque.cli import show
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.pace import progress_words, with_share
+from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.places import FINISHED, LOST
@@ -71,7 +73,8 @@ def logs(
     Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt; its listener adds to them about once
     a second, and the times are those at which it read the lines. What was printed to stdout and to stderr in the same
     second is shown stdout first. All of it is in files on the node where it ran. Where lines are missing, a line that
-    begins with ... says how many. With --json each line is an object of its own, in one line of the output.
+    begins with ... says how many. A bar that is being drawn is no line yet: how far the task is comes last, on standard
+    error. With --json each line is an object of its own, in one line of the output.
     """
     if want_all and (follow or queues or len(prefixes) != 1):
         raise click.UsageError("--all wants one ID, and does not go with --follow or --queue")
@@ -112,12 +115,27 @@ class _Printer:
     """Prints lines, and says where some are missing."""
 
     def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
-        self._has_prefix, self._has_times, self._as_json, self._is_utc = has_prefix, has_times, as_json, is_utc
+        self._has_prefix, self._has_times, self._as_json, self.is_utc = has_prefix, has_times, as_json, is_utc
         self._last: dict[str, tuple[int, int]] = {}    # attempt and number of the last line of each task
+        self._line = Line(is_wanted=not as_json)       # how far the task is, behind all that it has printed
+
+    def now(self, told: str) -> None:
+        """Say how far the task is: a bar that it draws is no line yet."""
+        if not self._as_json:
+            show.talk(f"-- now: {told} --")
+
+    def draw(self, told: str | None) -> None:
+        """Show the same on a terminal, in place, until more is printed."""
+        if told is not None:
+            self._line.draw(lambda: f"-- now: {with_share(told)} --")
+
+    def clear(self) -> None:
+        self._line.clear()
 
     def print(self, lines: Iterable[LogLine]) -> None:
         for line in lines:
             self._last[line.task] = line.attempt, line.number
+            self.clear()
             if self._as_json:
                 show.print_json_line(
                     "log", task=line.task, attempt=line.attempt, line=line.number, stream=line.stream, text=line.text,
@@ -130,6 +148,7 @@ class _Printer:
         """Print lines of several tasks, as they come. is_whole: no stream of them is left out."""
         for line in lines:
             attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
+            self.clear()
             if line.attempt > attempt and not self._as_json:
                 show.talk(f"--- attempt {line.attempt} of {show.short_id(line.task)} ---")
             if is_whole and attempt == line.attempt:
@@ -144,7 +163,7 @@ class _Printer:
 
     def _before(self, task_id: str, at: float) -> str:
         before = f"{show.short_id(task_id)} | " if self._has_prefix else ""
-        return f"{before}{show.stamp(at or None, self._is_utc)} | " if self._has_times else before
+        return f"{before}{show.stamp(at or None, self.is_utc)} | " if self._has_times else before
 
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
@@ -162,6 +181,7 @@ def _show(
     """Print what Redis has of a task, and return the place behind it."""
     lines, place = client.get_log(task_id)
     task = client.get_task(task_id)
+    told = progress_words(task) if task.status == "started" else None
     attempt = wanted.attempt or (task.attempt if task.status in RUNNING else None) or (lines[-1].attempt if lines else None)
     chosen = list(wanted.of(lines, attempt))
     shown = list(_last(chosen, SHOWN if count is None and show.is_terminal() else count))
@@ -176,6 +196,8 @@ def _show(
         _say_why_empty(client, task, wanted)
     elif not is_followed:
         _say_more(task, hidden if count is None else 0, len(chosen), sum(missing[line.number] for line in shown))
+    if told is not None and not is_followed and attempt == task.attempt and wanted.stream is None:
+        printer.now(f"{told}, as of {show.stamp(task.progress_at, printer.is_utc)}")
     return place
 
 
@@ -238,8 +260,10 @@ def _follow(
         while places or queues:
             places = _look(client, places, queues, wanted, printer, reached, trouble)
     except KeyboardInterrupt:
+        printer.clear()
         show.talk(_still([place.task for place in places], queues))
         raise
+    printer.clear()
 
 
 def _look(
@@ -248,10 +272,11 @@ def _look(
 ) -> list[Place]:
     """Print what has come, wait a moment, and return where to go on. reached: how far each task was ever read."""
     try:
-        lines, behind, statuses = client.follow_logs(places)
+        lines, behind, statuses, progress = client.follow_logs(places)
         running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
         trouble.tell(None)
     except RedisAway as error:
+        printer.clear()
         trouble.tell(str(error), "waiting")
         time.sleep(trouble.pause())
         return places
@@ -261,6 +286,8 @@ def _look(
     reached.update({place.task: place for place in behind})
     followed = {place.task for place in places}
     places += [reached.get(task.id, Place(task.id)) for task in running if task.id not in followed]
+    if len(places) == 1:
+        printer.draw(progress.get(places[0].task))
     time.sleep(PACE)
     return places
 

@@ -28,8 +28,11 @@ def progress_cell(progress: Progress) -> str:
 def progress_words(task: Task) -> str | None:
     """Return what it has told in its own words, with the share if they do not say it: 450/1500 frames, 30 %."""
     told = task.fields.get("progress")
-    if told is None:
-        return None
+    return None if told is None else with_share(told)
+
+
+def with_share(told: str) -> str:
+    """Return what a task has told of itself, made harmless, with the share if the words do not say it."""
     text, share = one_line(told), read_progress(told).share
     return text if share is None or "%" in text else f"{text}, {percent(share)}"
 

@@ -106,7 +106,7 @@ class _Output:
                 missing = show.count(line.number - before - 1, "line")
                 show.talk(f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}")
             self._last = line.attempt, line.number
-            is_error = line.stream == "stderr"
+            is_error = line.stream != "stdout"
             if not is_error:
                 self._said = line.text
             click.echo(harmless(line.text) if show.is_terminal() else line.text, err=is_error or self._has_object)
@@ -125,7 +125,7 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
     began, has_waited, last = time.monotonic(), False, "pending"
     while True:
         try:
-            lines, (place,), statuses = client.follow_logs([place])
+            lines, (place,), statuses, _ = client.follow_logs([place])
             status = statuses[task_id]
             task = client.get_task(task_id) if status in FINISHED and not lines else None
             trouble.tell(None)

@@ -70,7 +70,7 @@ def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
     head = f"{WORDS} {mark}"
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        lines, (place,), _ = client.follow_logs([place])
+        lines, (place,), *_ = client.follow_logs([place])
         for line in lines:
             if line.stream == "stderr" and (_TRACE.fullmatch(line.text) if found else line.text == head):
                 found.append(line.text)
