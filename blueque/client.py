@@ -213,6 +213,16 @@ class Client:
 
         return protocol.forget_feed(self._redis, require_queue_name(queue_name), require_feed_name(name))
 
+    def forget_queue(self, name: str) -> dict[str, int]:
+        """Remove all that there is of a queue that has no task, listener, run, feed or batch; settings and numbers, too.
+
+        Returns how many of each it has, by kind; none at all: it is gone.
+        Source: docs/protocol.md, "forget_queue".
+        """
+        from blueque import protocol
+
+        return protocol.forget_queue(self._redis, require_queue_name(name), time.time())
+
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
         """Return the lines that Redis has of what a task has printed, in order, and the place behind them.
 

@@ -11,6 +11,8 @@ from test_cli import NODE, enqueue, fail
 from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
 from blueque import keys, protocol
+from blueque.protocol import queues
+from blueque.values import day_of
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +155,82 @@ def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis): 
     assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == ["0", "1", "0", "0", "1", "3", "paused", "by", "ada"]
     assert run("queue", "resume", "video").stdout == "video  resumed\n"
     assert run("queue", "purge", "nowhere").returncode == 3
+
+
+# queue forget
+
+
+def everything(redis, cli):
+    """Have a queue be used and emptied, as far as that can be done, and return what another one has."""
+    enqueue(redis, "other", "audio")
+    before = set(cli.keys())
+    cancel(redis, "a")
+    protocol.enqueue(redis, "video", "b", "in", None, time.time(), {"priority": 5, "needs": "lock:licence=2"})
+    protocol.cancel(redis, "video", "b", "ada", None, time.time())
+    protocol.pause(redis, "video", "ada", "why", time.time())
+    protocol.set_max_concurrency(redis, "video", 3)
+    return before - {key for key in before if "video" in key}
+
+
+def test_an_empty_queue_is_forgotten_with_all_that_was_its_own(run, redis, client, cli):  # noqa: F811
+    others = everything(redis, cli)
+    for task in "ab":
+        client.get_queue("video").delete_task(client.get_task(task))
+    cli.zadd(keys.runs("video"), {"a run that has expired": 1})
+    protocol.deregister(redis, "video", NODE, "i1")
+    assert cli.smembers(keys.waiting("licence")) and cli.exists(keys.stats("video", day_of(time.time())))
+
+    result = run("queue", "forget", "video")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "video  forgotten\n", "")
+    assert (set(cli.keys()), cli.zrange(keys.QUEUES, 0, -1)) == (others, ["audio"])
+    protocol.observe(redis, "video")                   # a judge that has not noticed yet brings nothing back
+    protocol.observe_all(redis, ["video", "audio"])
+    assert (set(cli.keys()), run("queue", "forget", "video").returncode) == (others, 3)
+
+
+def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(run, redis, client, cli, state):  # noqa: F811
+    def refusal():
+        before, result = state(), run("queue", "forget", "video", "--json")
+        assert (result.returncode, state()) == (5, before)
+        return json.loads(result.stdout)["there"], result.stderr.splitlines()[0].removeprefix("blueque: queue video has ")
+
+    assert refusal() == ({"listeners": 1, "nodes": 1}, "1 listener")
+    enqueue(redis, "a")
+    protocol.deregister(redis, "video", NODE, "i1")
+    assert refusal() == ({"tasks": 1, "pending": 1}, "1 pending task")
+    protocol.cancel(redis, "video", "a", "ada", None, time.time())
+    assert refusal() == ({"tasks": 1, "cancelled": 1}, "1 cancelled task")
+    client.get_queue("video").delete_task(client.get_task("a"))
+    client.get_queue("video").open_run("r")
+    assert refusal() == ({"runs": 1}, "1 run")
+
+
+@pytest.mark.parametrize("command", [
+    ("lpush", "blueque_pending_tasks_video", "t"), ("sadd", "blueque_started_tasks_video", "node 7 t"),
+    ("zadd", "blueque_scheduled_tasks_video", {"t": 5}), ("sadd", "blueque_listeners_video", "node_7"),
+])
+def test_what_1_0_0_has_in_a_queue_keeps_it(redis, client, cli, state, command):
+    protocol.deregister(redis, "video", NODE, "i1")
+    name, *words = command
+    getattr(cli, name)(*words)
+    before = state()
+
+    assert list(client.forget_queue("video").values()) == [1]
+    assert state() == before
+
+
+def test_who_enqueues_while_a_queue_is_being_forgotten_has_the_task_in_it(redis, client, cli, monkeypatch):
+    protocol.deregister(redis, "video", NODE, "i1")
+    look = queues._removal
+
+    def removal(*arguments):
+        if not cli.exists(keys.task("late")):
+            cli.hset(keys.task("late"), mapping={"status": "pending", "queue": "video"})
+            cli.lpush(keys.pending("video"), "late")
+        return look(*arguments)
+
+    monkeypatch.setattr(queues, "_removal", removal)
+
+    assert client.forget_queue("video") == {"pending": 1}
+    assert cli.zscore(keys.QUEUES, "video") is not None

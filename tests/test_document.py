@@ -59,6 +59,7 @@ from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.tail import Line
 from blueque.task import FIELDS
+from blueque.values import day_of
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
 
@@ -505,6 +506,7 @@ def thaw(redis: Redis) -> None:
 
 
 WHO = {"by": "ann@host", "pid": 7}
+UNUSED = {**TASK, "PART": [], "LOCK": [], "DAY": [day_of(9.25 - 86400 * age) for age in range(-1, 91)]}
 BATCH = {
     **TASK, "BATCH": "b1", "WRITER": "w", "PLACE": ["directory", "/archive", "archive", "a1"], "FACTS": flat(WHO),
 }
@@ -645,6 +647,10 @@ def leave_feed(redis: Redis) -> None:
 
 def finish_feed(done: Values | None = None) -> Given:
     return lambda redis: protocol.finish_feed(redis, Q, FEED, T, done or {}, 9e8)
+
+
+def forget_queue(redis: Redis) -> None:
+    protocol.forget_queue(redis, Q, 9.25)
 
 
 def forget_feed(redis: Redis) -> None:
@@ -1225,6 +1231,17 @@ SAMPLES = [
     Sample("finish_feed", "replaced", opened_feed("token-1b"), finish_feed(), FINISHED, until="MULTI", refuses=FeedTaken),
     Sample("forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED),
     Sample("forget_feed", "again", nothing, forget_feed, OPEN_FEED, until="MULTI"),
+    Sample("forget_queue", "as usual", given(registered(), deregister), forget_queue, UNUSED),
+    Sample("forget_queue", "again", nothing, forget_queue, UNUSED),
+    Sample("forget_queue", "with a line that needed a lock, a run and a feed that have expired",
+           given(raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]), raw("ZADD", keys.runs(Q), 1, RUN),
+                 raw("ZADD", keys.feeds(Q), 1, FEED)),
+           forget_queue, {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [
+               keys.run(Q, RUN), keys.staging(Q, RUN), keys.feed(Q, FEED)]}),
+    Sample("forget_queue", "a task", enqueued("t1"), forget_queue, UNUSED, until="MULTI"),
+    Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
+    Sample("forget_queue", "a run", opened("staged"), forget_queue,
+           {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]}, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample("enqueue_due", "two due", given(scheduled("t2", 2.0), scheduled("t1", 1.0), scheduled("t3", 9.5)), enqueue_due,
            {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t1", "t2")}, [MOVED]),

@@ -32,7 +32,8 @@ LINES = (
     "requeue bad-0001 --dry-run", "requeue bad-0001", "cancel pend-0001 good-0001", "priority pend-0002 5",
     "first pend-0002", "move pend-0002 audio", "delete gone-0001 --yes", "delete good-0001 --dry-run",
     "delete good-0001 --yes", "feeds video --forget f --yes", "pause video --reason deploy", "resume video",
-    "limit video 4", "queue pause video", "queue resume video", "queue limit video none", "prune --older 0s --dry-run",
+    "limit video 4", "queue pause video", "queue resume video", "queue limit video none",
+    "queue forget video", "prune --older 0s --dry-run",
     "archive shelf {dir}/archive --compact", "prune --older 0s --yes", "queue purge video --state pending --yes",
     "node drain gpu-1 --yes", "runs video --drop open --yes",
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from blueque.cli import show
 from blueque.cli.consent import require_consent
 from blueque.cli.deletion import dry_run_option
-from blueque.cli.failure import ATTENTION
+from blueque.cli.failure import ATTENTION, REFUSED, Failure
 from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.queues import limit, pause, resume
 from blueque.cli.show import Column, count
-from blueque.places import FINISHED, WAITING
+from blueque.places import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),
@@ -59,6 +59,46 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
         ])))
     else:
         show.talk("no queues")
+
+
+@queue.command(short_help="Forget a queue that is empty and not used any more.")
+@click.argument("name", metavar="QUEUE")
+@json_option
+@shared_options
+@pass_invocation
+def forget(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Forget a queue that is empty and not used any more: its name, pause and limit, events and statistics.
+
+    \b
+    blueque queue forget video.encdoe
+
+    The exit code is 5 when it has a task in any state, a listener, a run, a feed, or a batch on its way into an archive:
+    then it stays as it is. Who puts a task in makes it anew.
+    """
+    client = invocation.client()
+    queues_named(client.get_inspector(), [name])
+    there = client.forget_queue(name)
+    if as_json:
+        show.print_json("forget", queue=name, forgotten=not there, there=there)
+    if there:
+        advice = "Delete its tasks: blueque queue purge, blueque prune. End what serves it, or wait until it is forgotten."
+        raise Failure(REFUSED, f"queue {name} has {_what_is(there)}", advice)
+    if not as_json:
+        click.echo(f"{show.clean(name)}  forgotten")
+
+
+def _what_is(there: Mapping[str, int]) -> str:
+    """Return what a queue has, in words."""
+    states = {state: number for state, number in there.items() if state in STATUSES}
+    # Of a task both its state and its place among all tasks tell; of a listener that is silent only its beat.
+    tasks = [count(there["tasks"], "task")] if "tasks" in there else []
+    if states:
+        each = ", ".join(f"{number} {state}" for state, number in states.items())
+        tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
+    listeners = max(there.get("listeners", 0), there.get("nodes", 0))
+    words = {"listener": listeners, "run": there.get("runs", 0), "feed": there.get("feeds", 0)}
+    others = [count(number, noun) for noun, number in words.items() if number]
+    return ", ".join([*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])])
 
 
 @queue.command(short_help="Delete what waits in a queue, or what has ended.")

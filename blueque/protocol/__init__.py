@@ -16,6 +16,7 @@ from blueque.protocol.freezing import freeze, thaw
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
 from blueque.protocol.output import checkpoint, log
 from blueque.protocol.pruning import prune, purge
+from blueque.protocol.queues import forget_queue
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
 from blueque.protocol.run import complete, confirm_cancel, fail, progress, release, retry, start
@@ -73,6 +74,7 @@ __all__ = [
     "finish_run",
     "forget",
     "forget_feed",
+    "forget_queue",
     "free",
     "freeze",
     "leave_batch",

@@ -197,7 +197,7 @@ def observe(redis: Redis, queue: str) -> tuple[dict[str, float], set[str]]:
     It writes as well, without changing anything: while Redis refuses to write, nobody can beat, and nobody is dead for it.
     """
     _, beats, members = redis.read(
-        ("ZINCRBY", keys.QUEUES, 0, queue),
+        ("ZADD", keys.QUEUES, "XX", "INCR", 0, queue),
         ("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES"),
         ("SMEMBERS", keys.listeners(queue)),
     )

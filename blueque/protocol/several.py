@@ -58,7 +58,7 @@ def beat_all(
 def observe_all(redis: Redis, queues: Sequence[str]) -> list[tuple[dict[str, float], set[str]]]:
     """Look at the beats of all listeners of several queues, in one write; see `observe`."""
     _, *replies = redis.read(
-        ("ZINCRBY", keys.QUEUES, 0, queues[0]),
+        ("ZADD", keys.QUEUES, "XX", "INCR", 0, queues[0]),
         *[("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES") for queue in queues],
         *[("SMEMBERS", keys.listeners(queue)) for queue in queues],
     )
