@@ -292,11 +292,12 @@ class Attending:
         """Tell Redis how it ended, however long that takes."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry
+        said = records.last_words(record) if record is not None or watch.attempt.has_begun() else ""
 
         def report() -> None:
             if watch.reason == "superseded":
                 raise NotOwner(watch.task.id, None, watch.error)
-            publisher.finish(watch.task)
+            publisher.finish(watch.task, said)
             if record is None or record["status"] != "complete":
                 publisher.hand_over(self._client, watch.task)
             if record is None:

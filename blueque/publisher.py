@@ -47,6 +47,7 @@ class Publisher:
         self._bar = ""                                 # by a bar, the outermost if there are several
         self._signs: tuple[str | int, ...] = ()        # all of them, and how many have ended
         self._ended = 0
+        self._last_words = ""
         self._checkpoint = Teller(attempt, client.max_bytes)
         self._progress = self._published = ""
         self.next_step = time.monotonic() + PACE       # a short task costs nothing more
@@ -58,9 +59,12 @@ class Publisher:
             self.next_step = time.monotonic() + (PACE if is_told else AFTER_TROUBLE)
         return self._signs
 
-    def finish(self, task: Task) -> None:
-        """Tell the rest of an attempt that has ended, if Redis takes it now; else call again."""
-        began = time.monotonic()
+    def finish(self, task: Task, last_words: str = "") -> None:
+        """Tell the rest of an attempt that has ended, if Redis takes it now; else call again.
+
+        last_words: a line of ours, behind what it has printed.
+        """
+        self._last_words, began = last_words, time.monotonic()
         if not self._look_and_tell(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
             self._look_and_tell(task, is_over=True)
 
@@ -101,6 +105,8 @@ class Publisher:
         if self._tail is None:
             self._tail = Tail(self._attempt.path, self._log_limit)
         self._tail.look(time.time(), is_over)
+        if is_over and self._last_words:
+            self._tail.say(time.time(), self._last_words)
         self._look_at_bars(self._tail)
 
     def _look_at_bars(self, tail: Tail) -> None:

@@ -10,10 +10,14 @@ from blueque.errors import InvalidInput
 from blueque.retry import MAX_NAME, class_name, class_names
 from blueque.values import printable, require_number
 from blueque.verdicts import Fail, HandBack, RetryLater
+from blueque.wording import one_line, size
 
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
 HANDED_BACK = 75                                       # exit code of a program that gives itself back: EX_TEMPFAIL
 MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
+
+# The error types of an end that no handler has chosen, by an exception or a result.
+ENDED = ("exit", "signal", "memory", "time_limit", "stall_limit", "memory_limit", "cancelled", "stopped")
 
 Record = dict[str, Any]
 
@@ -83,6 +87,21 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
         name = signals.signal_name(-code)
         return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
     return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
+
+
+def last_words(record: Record | None) -> str:
+    """Return the line that ends the log of an attempt which has not ended by itself; empty for one that has.
+
+    record: None: its process is gone without a word.
+    """
+    if record is None:
+        return "-- blueque: its process is gone, and nobody knows how far it had come --"
+    is_by_itself = record.get("error_type") not in ENDED and record.get("signal") is None
+    if record["status"] != "failed" or record.get("handed_back") or is_by_itself:
+        return ""
+    said = one_line(str(record.get("error")).partition("\n")[0]).rstrip(":")
+    peak = record.get("memory_peak")
+    return f"-- blueque: {said}{f', peak memory {size(peak)}' if isinstance(peak, int) and peak > 0 else ''} --"
 
 
 def _record_of_hand_back(said: str) -> Record:

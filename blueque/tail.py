@@ -17,6 +17,7 @@ from blueque.printed import LINES, Stream
 from blueque.settings import LOG_LIMIT
 
 STREAMS = ("stdout", "stderr")
+OURS = "blueque"                                       # the stream of a line that the task has not printed
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
 LOOKS = 3600                                           # that wait for Redis; older ones are in `times` whatever it says
 LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
@@ -52,12 +53,14 @@ class Tail:
         self._first: list[Line] = []
         self._last: deque[tuple[int, float, str, bytes]] = deque()
         self._held = 0                                 # their bytes
+        self._own: Line | None = None                  # what we say behind them
+        self._has_said = False
         self._looks: list[tuple[float, int, list[int]]] = []       # that are not in the file `times` yet
 
     @property
     def has_news(self) -> bool:
         """Whether there are lines that are not `done`."""
-        return bool(self._first or self._last)
+        return bool(self._first or self._last or self._own)
 
     @property
     def has_read(self) -> bool:
@@ -98,11 +101,19 @@ class Tail:
 
     def news(self) -> list[Line]:
         """Return the lines that are not `done`, in order; of very many, the first and the last."""
-        return [*self._first, *(Line(number, at, name, _readable(text)) for number, at, name, text in self._last)]
+        last = [Line(number, at, name, _readable(text)) for number, at, name, text in self._last]
+        return [*self._first, *last, *([self._own] if self._own else [])]
+
+    def say(self, now: float, text: str) -> None:
+        """Have this line of ours be the last, once. It is not in the files, so that whoever comes after us says the same."""
+        if not self._has_said:
+            self._own, self._has_said = Line(self._number + 1, now, OURS, text, self._head > 0), True
 
     def done(self, number: int) -> None:
         """Forget the lines up to this number; whoever comes after us begins behind them."""
         self._first = [line for line in self._first if line.number > number]
+        if self._own is not None and self._own.number <= number:
+            self._own = None
         while self._last and self._last[0][0] <= number:
             self._let_go()
         while self._looks and self._looks[0][1] <= number:

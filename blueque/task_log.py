@@ -15,7 +15,7 @@ class LogLine(NamedTuple):
     """A line that a task has printed.
 
     number: 1 is the first of the attempt, in both streams together. at: when its listener read it, in Unix seconds.
-    stream: stdout or stderr.
+    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended.
     """
 
     task: str

@@ -48,3 +48,13 @@ def ago(seconds: float | None) -> str:
 def count(number: int, noun: str) -> str:
     """Return `1 task`, `2 tasks`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes as people say it: 512 B, 1.5 KiB, 31.8 GiB."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

@@ -24,6 +24,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
 from blueque.publisher import Publisher
+from blueque.records import last_words
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.tail import Line
@@ -208,13 +209,57 @@ def test_a_bar_that_is_drawn_and_ended_before_anybody_has_looked_is_told_at_the_
     assert client.get_task(processor._task.id).progress == "3/3"
 
 
-@pytest.mark.parametrize("end", ["fail", "die"])
-def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, queue, end):
+def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, queue):
     work.listener("work:run")
-    task = queue.enqueue(f"farewell, {end}")
+    task = queue.enqueue("farewell, fail")
 
     assert outcome(work.client, task).status == "failed"
     assert shown(work.client, task) == ["farewell"]
+
+
+def test_the_log_of_a_task_that_did_not_end_by_itself_says_last_how_it_did(work, queue, in_process):
+    work.listener("work:run")
+    task = queue.enqueue("farewell, die")
+
+    assert outcome(work.client, task).status == "failed"
+    farewell, last = work.client.get_log(task)[0]
+    assert (farewell.text, last.number, last.stream) == ("farewell", 2, "blueque")
+    assert re.fullmatch(r"-- blueque: killed by SIGKILL, peak memory [\d.]+ MiB --", last.text), last.text
+    first, said = in_process("logs", "--all", task).stdout.splitlines()
+    assert first == "farewell" and said.startswith("-- blueque: killed by SIGKILL") and said.endswith(" --")
+
+
+PEAK = {"memory_peak": 3 * 2**29}
+
+
+@pytest.mark.parametrize(("record", "says"), [
+    ({"error": "killed by SIGSEGV (core dumped)", "error_type": "signal"}, "killed by SIGSEGV (core dumped)"),
+    ({"error": "killed by SIGKILL", "error_type": "signal"} | PEAK, "killed by SIGKILL, peak memory 1.5 GiB"),
+    ({"error": "exit code 3:\nno such file", "error_type": "exit", "exit_code": 3}, "exit code 3"),
+    ({"error": "time_limit of 2 s exceeded after 2.1 s: ValueError: \x1b[2Jx", "error_type": "time_limit"},
+     "time_limit of 2 s exceeded after 2.1 s: ValueError: x"),
+    ({"error": "cancelled: killed by SIGTERM", "error_type": "cancelled"}, "cancelled: killed by SIGTERM"),
+    (None, "its process is gone, and nobody knows how far it had come"),
+    ({"error": "ValueError: x", "error_type": "ValueError", "traceback": "..."} | PEAK, None),
+    ({"error": "handed back", "error_type": "HandBack", "handed_back": True}, None),
+    ({"status": "complete", "result": "1"}, None),
+])
+def test_what_did_not_end_by_itself_has_last_words(record, says):
+    said = last_words(record if record is None else {"status": "failed"} | record)
+    assert said == ("" if says is None else f"-- blueque: {says} --")
+
+
+def test_the_last_words_come_once_whoever_says_them_and_only_when_all_is_over(client, publisher, processor, tmp_path):
+    task = processor._task
+    look(publisher, processor, "one\ntwo")
+    publisher.finish(task, "-- blueque: killed --")
+    publisher.finish(task, "-- blueque: killed --")
+    other = Publisher(client, Attempt(str(tmp_path), ""))
+    other.finish(task, "-- blueque: killed --")
+
+    assert [line[2:3] + line[4:] for line in client.get_log(task.id)[0]] == [
+        (1, "stderr", "one"), (2, "stderr", "two"), (3, "blueque", "-- blueque: killed --"),
+    ]
 
 
 def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_log(work, queue, cli):

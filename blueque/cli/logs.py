@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from blueque import process, tail
+from blueque.attempt import Attempt
 from blueque.cli import show
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import queues_named
@@ -22,6 +23,7 @@ from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.places import FINISHED, LOST
+from blueque.records import last_words
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
 
@@ -310,8 +312,16 @@ def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
         raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
     if not os.path.isdir(path):
         raise Failure(MISSING, f"there is no {path} on this node, or not any more")
+    last = 0
     for line in tail.read(path):
-        yield LogLine(task.id, number, line.number, line.at, line.stream, line.text)
+        last = line.number
+        yield LogLine(task.id, number, last, line.at, line.stream, line.text)
+    try:
+        record = Attempt(path, "").read_exit()
+    except OSError:
+        return
+    if record is not None and (said := last_words(record)):
+        yield LogLine(task.id, number, last + 1, record.get("finished") or 0.0, tail.OURS, said)
 
 
 def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:

@@ -19,6 +19,7 @@ import click
 
 from blueque.wording import clean as clean
 from blueque.wording import count as count
+from blueque.wording import size as size
 from blueque.wording import span as span
 
 # Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
@@ -88,16 +89,6 @@ def times(**moments: float | None) -> dict[str, str | float | None]:
 def due(eta: float, now: float) -> str:
     """Return when something is due, as people say it."""
     return f"due in {span(eta - now)}" if eta > now else f"due since {span(now - eta)}"
-
-
-def size(count: float) -> str:
-    """Return a number of bytes as people say it: 512 B, 1.5 KiB, 31.8 GiB."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(amount) < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
 
 
 def stamp(seconds: float | None, is_utc: bool) -> str:
