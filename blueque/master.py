@@ -176,6 +176,7 @@ class Master:
         os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
         signals.show_no_stacks_on(signal.SIGUSR1)      # its own, as soon as it listens
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)   # of the kernel, for one that is stopped when its master dies
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.unblock([signal.SIGINT])
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
