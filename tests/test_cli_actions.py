@@ -444,6 +444,54 @@ def test_cancel_ends_a_real_task_and_waits_for_it(run, url, tmp_path):
         assert not os.path.exists(f"/proc/{pid}")
 
 
+def waiting(redis, number):
+    for n in range(number):
+        enqueue(redis, f"wait-{n:02}")
+
+
+@pytest.mark.parametrize(("number", "typed", "is_yes"), [(3, b"y\n", True), (3, b"n\n", False), (21, b"y\n", False),
+                                                         (21, b"21\n", True)])
+def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(answer, redis, client, number, typed, is_yes):
+    start(redis, "runs-1")
+    waiting(redis, number)
+    protocol.enqueue(redis, "audio", "other", "1", "json", time.time())
+
+    code, seen = answer(typed, "cancel", "-q", "video", "--state", "pending")
+
+    assert f"{number} tasks would be cancelled, none of which has started." in seen and "wait-00" in seen
+    assert code == (0 if is_yes else 6)
+    assert set(statuses(client, *[f"wait-{n:02}" for n in range(number)])) == {"cancelled" if is_yes else "pending"}
+    assert statuses(client, "runs-1", "other") == ["started", "pending"]
+
+
+def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redis, client):
+    start(redis, "runs-1")
+    waiting(redis, 2)
+    protocol.schedule(redis, "video", "later", "1", "json", 9e9, time.time())
+
+    refused = run("cancel", "--queue", "vid*")
+    assert (refused.returncode, "1 of 4 tasks is running" in refused.stderr) == (6, True)
+    dry = run("cancel", "--queue", "video", "--state", "pending", "--dry-run")
+    assert (dry.returncode, dry.stderr, len(dry.stdout.splitlines())) == (0, "2 tasks would be cancelled.\n", 2)
+    assert statuses(client, "wait-00", "runs-1", "later") == ["pending", "started", "scheduled"]
+
+    assert run("cancel", "--queue", "video", "--yes").returncode == 0
+
+    assert statuses(client, "wait-00", "wait-01", "later") == ["cancelled"] * 3
+    assert client.get_task("runs-1").cancel is not None
+    assert run("cancel", "-q", "video", "--state", "pending").stderr == "no such tasks\n"
+
+
+@pytest.mark.parametrize(("words", "reason"), [
+    ((), "say which"), (("abcd", "-q", "video"), "say which"), (("abcd", "--state", "pending"), "--state goes with"),
+    (("-q", "video", "--state", "failed"), "'failed' is not one of"),
+])
+def test_either_ids_or_queues_are_given(run, words, reason):
+    result = run("cancel", *words)
+
+    assert (result.returncode, reason in result.stderr) == (2, True)
+
+
 # requeue
 
 

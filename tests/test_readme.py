@@ -99,7 +99,8 @@ def test_verbs_and_options_exist():
         help_text = _help(program, *verb)
         for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
-    everything = _help("blueque-listener") + _help("blueque") + _help("blueque", "feed") + _help("blueque", "logs")
+    everything = _help("blueque-listener") + _help("blueque")
+    everything += "".join(_help("blueque", verb) for verb in ("feed", "logs", "show"))
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 

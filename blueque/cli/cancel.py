@@ -15,6 +15,7 @@ from blueque.cli import show
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import TIMED_OUT
+from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
 from blueque.errors import InvalidInput, NotCancellable
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from blueque.inspector import Inspector
     from blueque.task import Task
 
+UNFINISHED = ("pending", "scheduled", "reserved", "started")
+MOST = 10_000                                          # tasks at a time
+SHOWN = 20                                             # of them, before it asks
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0                 # seconds between two looks at what is to end
 
 _RUNNING = [
@@ -58,10 +62,13 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
 
 
 @click.command(cls=_WithWait, short_help="Have tasks never run, or end them while they run.")
-@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.argument("ids", nargs=-1, metavar="[ID... | -]")
+@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="All of these: a name, or as 'render.*'.")
+@click.option("--state", "states", multiple=True, type=click.Choice(UNFINISHED), help="But only these; may be repeated.")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
 @click.option("--wait", callback=_to_seconds, metavar="[DURATION]", help="Wait until they have ended, so long at most.")
+@click.option("--dry-run", is_flag=True, help="Only say which it would be.")
 @yes_option
 @json_option
 @shared_options
@@ -69,9 +76,12 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
 def cancel(
     invocation: Invocation,
     ids: Sequence[str],
+    patterns: Sequence[str],
+    states: Sequence[str],
     reason: str | None,
     by: str | None,
     wait: float | None,
+    dry_run: bool,
     is_sure: bool,
     as_json: bool,
 ) -> int:
@@ -79,20 +89,28 @@ def cancel(
 
     \b
     blueque cancel 7c1f --reason 'wrong input' --wait 2m
+    blueque cancel -q train.gpu --state pending
     blueque ls --state pending --ids | blueque cancel -
 
     A task that waits is "cancelled" at once. One that runs gets SIGTERM and, after its grace, SIGKILL; it is
     "cancelling" until it has ended. If it ends by itself first, that stands: --wait tells which of the two it was.
-    Before it ends what runs it asks. A cancelled task is not run again, whatever its policy says; `blueque requeue` does.
+    Before it ends what runs, or all of a queue, it asks. A cancelled task is not run again, whatever its policy says;
+    `blueque requeue` does.
     What is written as a duration, 3600 or 2m, is one behind --wait, and no ID.
 
     ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
     cancelled, 6 when nobody said yes, 124 when the wait was over first.
     """
+    if bool(ids) == bool(patterns):
+        raise click.UsageError("say which: ID..., or --queue QUEUE")
+    if states and not patterns:
+        raise click.UsageError("--state goes with --queue QUEUE")
     client = invocation.client()
     inspector = client.get_inspector()
-    tasks, code = choose(inspector, ids)
-    _ask(inspector, tasks, is_sure, "-" in ids)
+    tasks, code = _of_queues(inspector, patterns, states) if patterns else choose(inspector, ids)
+    if dry_run:
+        return _foresee(tasks, as_json, code)
+    _ask(inspector, tasks, is_sure, bool(patterns), "-" in ids)
     outcomes = []
     for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, invocation.is_utc)):
         outcomes.append(outcome)
@@ -101,7 +119,7 @@ def cancel(
     if wait is not None:
         outcomes = _settle(inspector, outcomes, wait, as_json)
     if as_json:
-        print_outcomes("cancel", outcomes)
+        print_outcomes("cancel", outcomes, dry_run=False)
     elif not outcomes:
         show.talk("no such tasks")
     if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
@@ -109,10 +127,36 @@ def cancel(
     return code_of(outcomes, code)
 
 
-def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
-    """Have a person say that what runs may end."""
+def _of_queues(inspector: Inspector, patterns: Sequence[str], states: Sequence[str]) -> tuple[list[Task], int]:
+    """Return the tasks that are in these queues and states, as many as a list has at most, and the exit code."""
+    listing = inspector.listing(queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST)
+    if listing.has_more:
+        show.talk(f"These are the first {MOST}; there are more: say it again then.")
+    return list(listing.tasks), 0
+
+
+def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
+    """Say what would become of these tasks."""
+    outcomes = []
+    for task in tasks:
+        refusal = None if task.status in UNFINISHED else f"task {task.id} cannot be cancelled: it is {task.status}"
+        outcomes.append(Outcome(task.id, task.queue, task.status, refusal))
+        if not as_json:
+            print_outcome(outcomes[-1])
+    if as_json:
+        print_outcomes("cancel", outcomes, dry_run=True)
+    show.talk(f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled.")
+    return code_of(outcomes, code)
+
+
+def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bool, has_ids: bool) -> None:
+    """Have a person say that what runs may end. are_all: of some queues, so that even what only waits is asked for."""
     running = [task for task in tasks if task.status == "started" and task.cancel is None]
-    if not running or is_sure:
+    if is_sure or not (running or (are_all and tasks)):
+        return
+    if not running:
+        facts = f"{count(len(tasks), 'task')} would be cancelled, none of which has started"
+        require_consent(False, facts, "Cancel?", _some(tasks), len(tasks))
         return
     now = inspector.now()
     work = show.span(sum(max(now - task.started, 0.0) for task in running if task.started is not None))
@@ -129,7 +173,15 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, has_ids: bo
         which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
         question = f"Cancel all {len(tasks)}?"
     facts = f"{which} running, and {work} of work would be lost"
-    require_consent(False, facts, question, show.table(_RUNNING, rows), has_ids=has_ids)
+    number = len(tasks) if are_all else None
+    more = [f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    require_consent(False, facts, question, [*show.table(_RUNNING, rows[:SHOWN]), *more], number, has_ids=has_ids)
+
+
+def _some(tasks: Sequence[Task]) -> list[str]:
+    """Return lines with the ids of the first of them."""
+    ids = [show.clean(show.short_id(task.id)) for task in tasks[:SHOWN]]
+    return [f"  {'  '.join(ids)}" + (f"  and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else "")]
 
 
 def _cancel(client: Client, task: Task, by: str | None, reason: str | None, is_utc: bool) -> str:

@@ -57,8 +57,24 @@ def config(context: click.Context, invocation: Invocation, as_json: bool) -> Non
     Those of a listener are what blueque-listener would go by if it were started here without options. Passwords are not
     shown. docs/configuration.md explains every value.
     """
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        _print(invocation, as_json)
+
+
+@config.command("show", short_help="The same as blueque config alone.")
+@json_option
+@shared_options
+@pass_invocation
+def show_values(invocation: Invocation, as_json: bool) -> None:
+    """Show the values in effect, and where each comes from, as `blueque config` alone does.
+
+    \b
+    blueque config show --json
+    """
+    _print(invocation, as_json)
+
+
+def _print(invocation: Invocation, as_json: bool) -> None:
     found = list(effective(invocation))
     if as_json:
         show.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])

@@ -34,20 +34,54 @@ STATES = {
     "failed": "it has ended badly, or was lost with its listener; nobody runs it again",
     "cancelled": "somebody did not want it any more",
 }
-_TOPICS = {"exit-codes": {f"{code:3}": meaning for code, meaning in EXIT_CODES.items()}, "states": STATES}
+# Of listeners, in `blueque node ls`.
+LISTENERS = {
+    "up": "it takes tasks",
+    "draining": "it takes nothing new, and leaves when its task has ended",
+    "silent": "its beat has stood still for its lease: it hangs, its machine is away, or Redis is, from there",
+    "unattended": "a program uses it as a library: it does not beat, and nobody can tell whether it lives",
+    "1.0.0": "it is of that version, which tells nothing of itself",
+    "dead": "others have found it so; what it had not started is in line again",
+    "gone": "it is not registered any more, and has left a task behind",
+}
+# What else is said of one word: what comes next, and what helps.
+_MORE = {
+    "scheduled": "blueque-scheduler, or a listener of its queue, puts it in line then. See: blueque schedule ls",
+    "pending": "Why it is not taken yet: blueque why ID. Never to run: blueque cancel ID",
+    "reserved": "If its listener dies before the start, it is in line again.",
+    "started": "It will be complete, failed or cancelled. See: blueque logs -f ID. To end it: blueque cancel ID",
+    "complete": "Its result is in: blueque show ID",
+    "failed": "Why: blueque show ID, blueque logs ID. To run it again: blueque requeue ID",
+    "cancelled": "Who and why: blueque show ID. To run it again: blueque requeue ID",
+    "silent": "What it runs is lost when that lasts: blueque node show HOST",
+    "dead": "What it ran goes on, if its process lives: a listener started there with the same spool adopts it.",
+    "gone": "Start blueque-listener there with the same spool: it adopts the task. See: blueque doctor",
+}
+# Words that are shown, and are no states.
+WORDS = {
+    "cancelling": "it runs, and somebody wants it cancelled: it has its grace to end. See: blueque show ID",
+    "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
+            "if its policy allows. To run all again: blueque requeue --failed QUEUE --error-type lost",
+    "poison": "an error type: it was lost too often to be tried again. See: blueque show ID",
+    "overdue": "it is scheduled, its time has come, and nobody has put it in line: start blueque-scheduler",
+}
+_TOPICS = {
+    "exit-codes": {f"{code:3}": meaning for code, meaning in EXIT_CODES.items()}, "states": STATES, "listeners": LISTENERS,
+}
 
 
-@click.command("help", short_help="Explain a verb, all verbs, exit codes, or the states of a task.")
-@click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states]")
+@click.command("help", short_help="Explain a verb, all verbs, exit codes, states, or one word.")
+@click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | WORD]")
 @shared_options
 @pass_invocation
 @click.pass_context
 def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
-    """Explain a verb, all verbs in a line each, the exit codes, or the states of a task.
+    """Explain a verb, all verbs in a line each, the exit codes, the states of tasks or listeners, or one word of these.
 
     \b
     blueque help verbs
     blueque help exit-codes
+    blueque help started
     blueque help node drain
     """
     outer = context.parent or context
@@ -57,7 +91,22 @@ def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, 
         for name, meaning in topic.items():
             click.echo(f"{name:<{width}}  {meaning}")
         return
+    if words and (meanings := _meanings(" ".join(words).lower())):
+        click.echo("\n".join(meanings))
+        return
     click.echo(_of_verb(outer, outer.command, words))
+
+
+def _meanings(word: str) -> list[str]:
+    """Return what a word means, in a line each; of one that is none, or that of a verb, nothing."""
+    found = [f"{word}, {of}: {meanings[word]}" for of, meanings in (
+        ("of a task", STATES), ("of a listener", LISTENERS), ("of a task", WORDS)
+    ) if word in meanings]
+    if found and word in _MORE:
+        found.append(_MORE[word])
+    if not found and word.isdecimal() and int(word) in EXIT_CODES:
+        found = [f"exit code {word}: {EXIT_CODES[int(word)]}"]
+    return found
 
 
 def _verbs(outer: click.Context) -> dict[str, str]:

@@ -70,6 +70,29 @@ _GROUPS = {
 }
 
 
+# What other programs call it; what is no verb of `blueque` is a program of its own.
+_SYNONYMS = {
+    **dict.fromkeys(("retry", "rerun", "restart"), "requeue"),
+    **dict.fromkeys(("kill", "abort", "stop", "revoke", "term"), "cancel"),
+    **dict.fromkeys(("list", "tasks", "ps", "jobs"), "ls"),
+    **dict.fromkeys(("submit", "add", "push", "put", "send"), "enqueue"),
+    **dict.fromkeys(("log", "tail", "output", "follow"), "logs"),
+    **dict.fromkeys(("info", "describe", "inspect", "get", "task"), "show"),
+    **dict.fromkeys(("rm", "remove", "forget"), "delete"),
+    **dict.fromkeys(("nodes", "workers", "listeners", "hosts"), "node ls"),
+    **dict.fromkeys(("drain", "quiet"), "node drain"),
+    **dict.fromkeys(("queues", "lines"), "queue ls"),
+    **dict.fromkeys(("purge", "clear"), "queue purge"),
+    **dict.fromkeys(("stat", "statistics"), "stats"),
+    **dict.fromkeys(("errors", "failed"), "failures"),
+    **dict.fromkeys(("events", "watch"), "history"),
+    **dict.fromkeys(("check", "health"), "doctor"),
+    "exporter": "metrics", "settings": "config", "scheduled": "schedule ls",
+    **dict.fromkeys(("listener", "listen", "worker", "work"), "blueque-listener"),
+    **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
+}
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
@@ -87,8 +110,10 @@ class _Verbs(click.Group):
         if args[0] not in _VERBS and not args[0].startswith("-"):
             from difflib import get_close_matches  # here: all else does without
 
-            close = get_close_matches(args[0], _VERBS, n=1)
-            ctx.fail(f"there is no verb {args[0]!r}." + (f" Did you mean {close[0]}?" if close else ""))
+            meant, close = _SYNONYMS.get(args[0].lower()), get_close_matches(args[0], _VERBS, n=1)
+            program = "blueque " if meant is not None and not meant.startswith("blueque-") else ""
+            hint = f" It is: {program}{meant}" if meant else f" Did you mean {close[0]}?" if close else ""
+            ctx.fail(f"there is no verb {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

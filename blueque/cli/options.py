@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -211,9 +212,26 @@ def utc_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def color_option(command: Decorated) -> Decorated:
+    """Add --color."""
+    return click.option(
+        "--color", type=click.Choice(("auto", "always", "never")), expose_value=False, callback=_set_color,
+        help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
+    )(command)
+
+
+def _set_color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Tell click.echo, and what paints: True and False are what somebody wants, None goes by the terminal."""
+    if value in ("always", "never"):
+        context.color = value == "always"
+    elif value == "auto" or (context.color is None and context.parent is None):
+        is_forced = os.environ.get("FORCE_COLOR", "") not in ("", "0") and not os.environ.get("NO_COLOR")
+        context.color = True if is_forced else None
+
+
 def shared_options(command: Decorated) -> Decorated:
     """Add what every verb of `blueque` takes, before and after its name."""
-    return redis_url_option(config_option(debug_option(utc_option(command))))
+    return redis_url_option(config_option(debug_option(utc_option(color_option(command)))))
 
 
 def json_option(command: Decorated) -> Decorated:

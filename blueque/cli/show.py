@@ -170,11 +170,20 @@ def terminal_width() -> int:
 
 
 def paint(text: str, word: str, **style: Any) -> str:
-    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off for a pipe."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off for a pipe.
+
+    Who asks for colours, or for none, by --color or FORCE_COLOR, gets what was asked for: see options.color_option.
+    """
+    context = click.get_current_context(silent=True)
+    wanted = context.color if context is not None else None
+    if wanted is False or (wanted is None and not _has_colours()):
         return text
     colour = _COLOURS.get(word)
     return click.style(text, fg=colour, **style) if colour or style else text
+
+
+def _has_colours() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], is_title: bool = False) -> str:

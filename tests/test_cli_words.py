@@ -1,0 +1,83 @@
+"""What the program says of words, of verbs that it has not, and in which colours."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+from in_process import run  # noqa: F401  # fixture
+from test_cli_actions import environ  # noqa: F401  # fixture
+
+from blueque import protocol
+from blueque.cli import help as words
+from blueque.cli.main import _SYNONYMS, _VERBS, blueque
+from blueque.cli.options import Invocation
+
+
+@pytest.mark.parametrize("word", [*words.STATES, *words.LISTENERS, *words.WORDS])
+def test_help_explains_every_state_by_its_name(run, word):  # noqa: F811
+    result = run("help", word.upper())
+
+    meaning = {**words.WORDS, **words.LISTENERS, **words.STATES}[word]
+    assert result.returncode == 0 and meaning in result.stdout
+    assert result.stdout.splitlines()[0].startswith(f"{word}, of a ")
+
+
+def test_what_is_said_besides_is_of_words_that_there_are():
+    assert words._MORE.keys() <= words.STATES.keys() | words.LISTENERS.keys()
+    assert not (words.STATES.keys() | words.LISTENERS.keys() | words.WORDS.keys()) & _VERBS.keys()
+
+
+def test_help_explains_an_exit_code_and_all_states_of_listeners(run):  # noqa: F811
+    assert run("help", "75").stdout.startswith("exit code 75: works, but somebody should look")
+    assert run("help", "listeners").stdout.splitlines()[0].split() == ["up", "it", "takes", "tasks"]
+    assert run("help", "75", "76").returncode == 2
+
+
+@pytest.mark.parametrize(("typed", "hint"), [
+    ("retry", " It is: blueque requeue"), ("KILL", " It is: blueque cancel"), ("workers", " It is: blueque node ls"),
+    ("listener", " It is: blueque-listener"), ("enqeue", " Did you mean enqueue?"), ("xyzzy", ""),
+])
+def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):  # noqa: F811
+    result = run(typed)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}.{hint}"
+
+
+def test_every_hint_names_a_verb_and_none_hides_one():
+    assert not _SYNONYMS.keys() & _VERBS.keys()
+    for meant in _SYNONYMS.values():
+        result = CliRunner().invoke(blueque, ["help", *meant.split()])
+        assert meant in ("blueque-listener", "blueque-scheduler") or result.exit_code == 0, meant
+
+
+def test_config_show_is_config(run):  # noqa: F811
+    assert run("config", "show").stdout == run("config").stdout
+    assert json.loads(run("config", "show", "--json").stdout) == json.loads(run("config", "--json").stdout)
+
+
+@pytest.mark.parametrize(("arguments", "variables", "is_coloured"), [
+    ((), {}, False), (("--color", "always"), {}, True), (("--color", "always"), {"NO_COLOR": "1"}, True),
+    ((), {"FORCE_COLOR": "1"}, True), ((), {"FORCE_COLOR": "0"}, False), ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    (("--color", "never"), {"FORCE_COLOR": "1"}, False), (("--color", "auto"), {"FORCE_COLOR": "1"}, True),
+    (("--color", "auto"), {}, False), (("--color", "always"), {"TERM": "dumb"}, True),
+])
+def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(redis, url, arguments, variables, is_coloured):
+    protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
+    cleared = {"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"}
+
+    for line in ([*arguments, "cancel", "abcd"], ["cancel", "abcd", *arguments]):
+        result = CliRunner().invoke(blueque, line, obj=Invocation(url=url), env=cleared | variables)
+        assert (result.exit_code, "\x1b[36mcancelled" in result.stdout) == (0, is_coloured), line
+
+
+def test_on_a_terminal_never_takes_colours_off(redis, url):
+    protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
+
+    line = ["cancel", "abcd", "--color", "never"]
+    result = CliRunner().invoke(blueque, line, obj=Invocation(url=url), env={"NO_COLOR": None, "TERM": "xterm"}, color=True)
+
+    assert "\x1b" not in result.stdout
