@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import time
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from blueque import process, tail
-from blueque.attempt import Attempt
+from blueque import tail
 from blueque.cli import show
-from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.cli.log_files import from_files
 from blueque.cli.named import queues_named
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import progress_words, with_share
@@ -23,7 +21,6 @@ from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.places import FINISHED, LOST
-from blueque.records import last_words
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
 
@@ -88,7 +85,7 @@ def logs(
     wanted = _Wanted(attempt, stream)
     if want_all:
         task = client.get_task(tasks[0])
-        printer.print(_last(wanted.of(_from_files(task, attempt), None), count))
+        printer.print(_last(wanted.of(from_files(task, attempt), None), count))
         return
     places = [_show(client, task_id, wanted, count, printer, follow) for task_id in tasks]
     if follow:
@@ -302,44 +299,3 @@ def _still(ids: Sequence[str], queues: Sequence[str]) -> str:
     named = " ".join(show.short_id(task) for task in ids[:MAX_NAMED])
     more = " ..." if len(ids) > MAX_NAMED else ""
     return f"No longer following; still running: blueque logs -f {named}{more}"
-
-
-def _from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
-    """Yield all that an attempt has printed, from its files, if they are here."""
-    number, host, path = _directory_of(task, attempt)
-    if host != process.host_name():
-        which = f" --attempt {attempt}" if attempt else ""
-        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
-    if not os.path.isdir(path):
-        raise Failure(MISSING, f"there is no {path} on this node, or not any more")
-    last = 0
-    for line in tail.read(path):
-        last = line.number
-        yield LogLine(task.id, number, last, line.at, line.stream, line.text)
-    try:
-        record = Attempt(path, "").read_exit()
-    except OSError:
-        return
-    if record is not None and (said := last_words(record)):
-        yield LogLine(task.id, number, last + 1, record.get("finished") or 0.0, tail.OURS, said)
-
-
-def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
-    """Return the number of the attempt, or of the last one, and host and directory of its files."""
-    known: dict[int, tuple[str, str]] = {}
-    for text in (task.files, task.last_files):
-        host, _, path = (text or "").partition(":")
-        name = os.path.basename(path)
-        if name.isdecimal():
-            known.setdefault(int(name), (host, path))
-    if not known:
-        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
-    number = attempt or next(iter(known))
-    if number in known:
-        return number, *known[number]
-    for host, path in known.values():                  # it may have run on the same node
-        beside = os.path.join(os.path.dirname(path), str(number))
-        if host == process.host_name() and os.path.isdir(beside):
-            return number, host, beside
-    places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
-    raise Failure(MISSING, f"nobody knows where the files of attempt {number} are", f"Known are those of attempt {places}")

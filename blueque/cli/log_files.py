@@ -1,0 +1,57 @@
+"""All that a task has printed, from the files of its attempts on this node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from blueque import process, tail
+from blueque.attempt import Attempt
+from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.records import last_words
+from blueque.task_log import LogLine
+
+if TYPE_CHECKING:
+    from blueque.task import Task
+
+
+def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
+    """Yield all that an attempt has printed, from its files, if they are here."""
+    number, host, path = _directory_of(task, attempt)
+    if host != process.host_name():
+        which = f" --attempt {attempt}" if attempt else ""
+        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
+    if not os.path.isdir(path):
+        raise Failure(MISSING, f"there is no {path} on this node, or not any more")
+    last = 0
+    for line in tail.read(path):
+        last = line.number
+        yield LogLine(task.id, number, last, line.at, line.stream, line.text)
+    try:
+        record = Attempt(path, "").read_exit()
+    except OSError:
+        return
+    if record is not None and (said := last_words(record)):
+        yield LogLine(task.id, number, last + 1, record.get("finished") or 0.0, tail.OURS, said)
+
+
+def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
+    """Return the number of the attempt, or of the last one, and host and directory of its files."""
+    known: dict[int, tuple[str, str]] = {}
+    for text in (task.files, task.last_files):
+        host, _, path = (text or "").partition(":")
+        name = os.path.basename(path)
+        if name.isdecimal():
+            known.setdefault(int(name), (host, path))
+    if not known:
+        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
+    number = attempt or next(iter(known))
+    if number in known:
+        return number, *known[number]
+    for host, path in known.values():                  # it may have run on the same node
+        beside = os.path.join(os.path.dirname(path), str(number))
+        if host == process.host_name() and os.path.isdir(beside):
+            return number, host, beside
+    places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
+    raise Failure(MISSING, f"nobody knows where the files of attempt {number} are", f"Known are those of attempt {places}")
