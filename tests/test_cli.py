@@ -843,12 +843,13 @@ def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, 
 def test_commands_ids_and_paths_are_not_broken_on_a_terminal(on_terminal, redis, cli):
     task, path = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a", "gpu-1.example.com:/var/lib/blueque/" + "spool/" * 9
     fail(redis, task, f"no such file: {path} as task {task} says, and {'that is it ' * 9}")
-    cli.hset(f"blueque_task_{task}", "last_files", f"{path}{task}/1")
+    quoted = f'"/opt/{"lib/" * 18}tasks.py",'
+    cli.hset(f"blueque_task_{task}", mapping={"last_files": f"{path}{task}/1", "traceback": f"  File {quoted} line 77"})
 
     lines = [line.strip() for line in on_terminal("show", task)]
 
     assert any(line.endswith("To run it again: blueque requeue ff094fea") for line in lines)
-    assert all(any(word in line.split() for line in lines) for word in (path, f"{path}{task}/1", task))
+    assert all(any(word in line.split() for line in lines) for word in (path, f"{path}{task}/1", task, quoted))
     assert "that is it that is it" in " ".join(lines)
     assert not any("blueque requeue" in line and task in line for line in on_terminal("status"))
 

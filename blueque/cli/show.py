@@ -25,13 +25,13 @@ from blueque.wording import span as span
 # Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
 _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PATH = re.compile(r"""[^\s"'/]*/[^\s"']+""")            # or one of another host, or an address
 _COLOURS = {
     "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
     "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "paused": "yellow",
     "silent": "red", "dead": "red", "gone": "red",
 }
 _NARROWEST = 8
+_LONGEST_PATH = 1024                                    # characters
 
 
 class Column(NamedTuple):
@@ -132,13 +132,15 @@ def within(text: str, columns: int | None = None) -> str:
 def lines(text: str, columns: int) -> list[str]:
     """Return the text in lines of so many columns at most, broken between words; a path stays whole, however long it is."""
     found = [""]
-    for word in re.findall(r"\s*\S+", text) or [text]:
+    for place, word in enumerate(text.split(" ")):
+        if place:
+            word = f" {word}"
         if width(found[-1]) + width(word) <= columns:
             found[-1] += word
             continue
         word = word.lstrip() if found[-1] else word
-        parts = [word] if _PATH.fullmatch(word) else pieces(word, columns)
-        found[-1:] = [*found[-1:], *parts] if found[-1] else parts
+        parts = [word] if _is_path(word) else pieces(word, columns)
+        found[-1:] = [found[-1], *parts] if found[-1] else parts
     return found
 
 
@@ -208,6 +210,12 @@ def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
         if widths[widest] <= _NARROWEST:
             break
         widths[widest] -= 1
+
+
+def _is_path(word: str) -> bool:
+    """Tell whether it is a path, maybe on another host, or an address; in quotes and before a comma, too."""
+    name = word.strip(" \"'(),.:;")
+    return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
 
 
 def _cut(text: str, columns: int) -> str:
