@@ -24,18 +24,18 @@ class Notifier:
     def tell(self, *lines: str) -> None:
         """Send assignments such as READY=1, unless they are the same as the last time."""
         text = "\n".join(lines)
-        if self._address and text != self._said:
-            self._send(text)
+        if self._address and text != self._said and self._send(text):
             self._said = text
 
     def show_life(self) -> None:
         """Say that we are not stuck."""
         self._send("WATCHDOG=1")
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str) -> bool:
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
                 own.sendto(text.encode(), address)
-        except OSError:                                # nobody listens: no reason to do anything else
-            pass
+        except OSError:                                # nobody listens, or it has too much to read: no reason to stop
+            return False
+        return True

@@ -159,10 +159,13 @@ class Scheduler:
             return seconds
         state = "waiting for Redis" if self._trouble.is_on else f"{len(self._lookout.views)} queues"
         self._notifier.tell("READY=1", f"STATUS={state}")
-        if time.monotonic() >= self._sign_at:
+        self._give_sign()
+        return min(seconds, max(self._sign_at - time.monotonic(), 0.0))
+
+    def _give_sign(self) -> None:
+        if self._notifier.is_wanted and time.monotonic() >= self._sign_at:
             self._notifier.show_life()
             self._sign_at = time.monotonic() + self._notifier.watchdog / SIGNS
-        return min(seconds, max(self._sign_at - time.monotonic(), 0.0))
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGUSR1:
@@ -189,6 +192,7 @@ class Scheduler:
 
     def _try(self, name: str, action: Callable[[Queue], object]) -> None:
         """Do something for a queue; what is wrong with one must not keep the others waiting."""
+        self._give_sign()                              # there may be many, with much to do
         try:
             action(self._client.get_queue(name))
         except (RedisRefused, InvalidInput) as error:  # InvalidInput: a name of another program's

@@ -69,6 +69,17 @@ def test_until_empty_waits_for_its_own_task_and_for_what_that_one_leaves_to_do(p
     assert [programs.client.get_task(task_id).result for task_id in (first, second)] == ["done", "done"]
 
 
+def test_until_empty_stays_for_a_task_that_has_become_due_and_that_nobody_has_put_in_line(programs, queue):
+    queue.enqueue("")
+    listener = start(programs, "work:run", "--until-empty", environ={"BLUEQUE_BEAT": "2s"})
+    until((programs.directory / "began").exists, what="the task")
+    due = queue.schedule("", eta := time.time() + 0.1)
+    until(lambda: time.time() > eta, what="the time at which it is due")
+    (programs.directory / "go").touch()
+    assert listener.wait() == 0
+    assert programs.client.get_task(due).result == "done"
+
+
 def test_until_empty_stays_while_a_task_is_pending_that_may_not_run_now(programs, queue):
     task_id = queue.enqueue("")
     queue.pause("ann")

@@ -61,7 +61,7 @@ def test_usr1_writes_the_stacks_of_master_and_listeners_to_the_log(programs, que
     listener.says("SIGUSR1: the stacks of the master")
     for pid in listener.slots():
         listener.says(f"SIGUSR1: the stacks of listener pid={pid} are above")
-    for place in ("master.py", "slot.py", "attending.py"):
+    for place in ("master.py", "slot.py"):
         assert place in listener.log
     (programs.directory / "go").touch()
     assert outcome(programs.client, running).result == "done"
@@ -99,6 +99,16 @@ def test_a_listener_that_takes_the_place_of_another_is_paused_like_it(programs, 
     until(lambda: any((one.id, one.state) == (node, "paused") for one in programs.client.get_inspector().nodes()),
           what="the other, paused")
     assert programs.client.get_task(waiting).status == "pending"
+
+
+def test_a_listener_that_has_to_register_again_is_paused_as_before(programs, queue, cli):
+    listener = programs.listener("work:run", environ={"BLUEQUE_BEAT": "0.2s"})
+    listener.send(signal.SIGUSR2)
+    until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
+    (node,) = programs.client.get_inspector().listeners("work")
+    cli.delete(f"blueque_listener_work_{node}")
+    until(lambda: len(listener.lines("register queue=work")) == 2, what="another registration")
+    until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
 
 
 def test_hup_has_idle_listeners_replaced_and_busy_ones_after_their_task(programs, queue):

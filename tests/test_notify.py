@@ -81,6 +81,18 @@ def test_a_socket_that_is_gone_is_no_reason_to_fail(tmp_path):
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
 
 
+def test_what_could_not_be_sent_is_sent_the_next_time(tmp_path):
+    address = str(tmp_path / "notify")
+    notifier = Notifier({"NOTIFY_SOCKET": address})
+    notifier.tell("READY=1")
+    systemd = Systemd(address)
+    notifier.tell("READY=1")
+    systemd.hears("READY=1")
+    notifier.tell("READY=1")
+    systemd.close()
+    assert systemd.heard == ["READY=1"]
+
+
 @pytest.mark.parametrize(("pid", "seconds"), [(os.getpid(), 30.0), (1, float("inf"))])
 def test_a_watchdog_is_for_the_process_that_it_names(pid, seconds):
     environ = {"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(pid)}
