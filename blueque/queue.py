@@ -185,6 +185,15 @@ class Queue(ManyTasks):
         protocol.put_first(self._redis, self.name, task_id, time.time())
         log.info("put_first task=%s queue=%s", task_id, self.name)
 
+    def bring_forward(self, task_id: str) -> None:
+        """Put a scheduled task in line now, with all others of the queue that are due. Raises NotWaiting, WrongQueue.
+
+        Source: docs/protocol.md, "bring_forward".
+        """
+        protocol.bring_forward(self._redis, self.name, task_id, time.time())
+        log.info("bring_forward task=%s queue=%s", task_id, self.name)
+        self.enqueue_due_tasks()
+
     def move(self, task_id: str, to: str) -> None:
         """Have a waiting task wait in another queue instead, as the last of its line. Raises NotWaiting, WrongQueue.
 

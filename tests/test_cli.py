@@ -27,8 +27,8 @@ from blueque.cli.show import clean, pieces, span, stamp, width
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
 SUBVERBS = (
-    "queue ls", "queue forget", "queue purge", "node drain", "node ls", "node show", "schedule ls", "config path",
-    "config init", "config show",
+    "queue ls", "queue forget", "queue purge", "node drain", "node ls", "node show", "schedule ls", "schedule run",
+    "config path", "config init", "config show",
 )
 HOSTILE_NAMES = [
     "two words", "it's \"quoted\"", "{braces}", "line\nbreak", "färbe.漢字", "\x1b[31mred\x1b[0m", "-dash", "a\u202eb",

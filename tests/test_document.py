@@ -787,6 +787,10 @@ def put_first(redis: Redis) -> None:
     protocol.put_first(redis, Q, "t1", 9.25)
 
 
+def bring_forward(redis: Redis) -> None:
+    protocol.bring_forward(redis, Q, "t1", 9.25)
+
+
 def move(redis: Redis) -> None:
     protocol.move(redis, Q, "t1", "to", 9.25)
 
@@ -1454,6 +1458,9 @@ SAMPLES = [
     Sample("put_first", "popped", given(registered(), enqueued("t1"), popped()), put_first, TASK, until="MULTI",
            refuses=NotWaiting),
     Sample("put_first", "scheduled", scheduled("t1", 20.5), put_first, TASK, until="MULTI", refuses=NotWaiting),
+    Sample("bring_forward", "scheduled", scheduled("t1", 20.5), bring_forward, TASK),
+    Sample("bring_forward", "due", scheduled("t1", 9.25), bring_forward, TASK, until="MULTI"),
+    Sample("bring_forward", "pending", enqueued("t1"), bring_forward, TASK, until="MULTI", refuses=NotWaiting),
     Sample("move", "pending", enqueued("t1"), move, MOVE, [PENDING]),
     Sample("move", "with a lock", enqueued("t1", **IS_SHARED), move,
            {**MOVE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},

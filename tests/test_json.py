@@ -28,7 +28,7 @@ LINES = (
     "logs runs-0001", "history runs-0001", "timeline", "stats", "failures", "doctor --settle 0",
     "doctor --fix --settle 0", "wait good-0001", "wait pend-0001 --timeout 0.01", "run video 1 --key again",
     "feed {dir}/backlog video --name f", "feeds", "runs", "config", "config show", "config path", "node ls",
-    "node show gpu-1", "queue ls", "schedule ls", "gc shelf --older-than 1ms --dry-run",
+    "node show gpu-1", "queue ls", "schedule ls", "schedule run late-0001", "gc shelf --older-than 1ms --dry-run",
     "gc shelf --older-than 1ms --yes", "requeue bad-0001 --dry-run", "requeue bad-0001",
     "cancel -q video --state pending --dry-run", "cancel pend-0001 good-0001", "priority pend-0002 5",
     "first pend-0002", "move pend-0002 audio", "delete gone-0001 --yes", "delete good-0001 --dry-run",

@@ -1,4 +1,4 @@
-"""`blueque schedule`: what is to run later."""
+"""`blueque schedule`: what is to run later, and having it run now."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import show
+from blueque.cli.actions import act_on, choose, code_of, print_outcomes
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
@@ -15,6 +16,7 @@ from blueque.cli.task_columns import note
 from blueque.cli.tasks import as_item
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.task import Task
 
 MOST = 10_000
@@ -27,7 +29,7 @@ _COLUMNS = [
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def schedule() -> None:
-    """See what is to run later."""
+    """See what is to run later, or have it run now."""
 
 
 @schedule.command("ls", short_help="List scheduled tasks, the next due at first.")
@@ -57,6 +59,36 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
         show.talk("nothing is scheduled")
     if listing.has_more:
         show.talk(f"({listing.more} more: --limit N shows up to {MOST})")
+
+
+@schedule.command("run", short_help="Put scheduled tasks in line now.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@json_option
+@shared_options
+@pass_invocation
+def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
+    """Put scheduled tasks in line now, those that wait for their next attempt among them.
+
+    \b
+    blueque schedule run 7c1f
+    blueque ls --state scheduled --ids | blueque schedule run -
+
+    What else is due in their queues goes in line with them, as if a scheduler had looked. ID may be a beginning, as for
+    show; - reads ids from standard input. The exit code is 5 when a task was not scheduled.
+    """
+    client = invocation.client()
+    tasks, code = choose(client.get_inspector(), ids)
+    outcomes = act_on(tasks, lambda task: _run(client, task), as_json)
+    if as_json:
+        print_outcomes("schedule_run", outcomes)
+    elif not outcomes:
+        show.talk("no such tasks")
+    return code_of(outcomes, code)
+
+
+def _run(client: Client, task: Task) -> str:
+    client.get_queue(task.queue or "").bring_forward(task.id)
+    return "pending"
 
 
 def _row(task: Task, now: float, is_utc: bool) -> list[str]:

@@ -26,6 +26,7 @@ from blueque.protocol.staging import commit_run, discard, finish_run, publish, s
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 from blueque.protocol.take import pop, reserve, wait, wake
 from blueque.protocol.waiting import (
+    bring_forward,
     call,
     drop_line,
     free,
@@ -45,6 +46,7 @@ __all__ = [
     "beat_all",
     "beat_batch",
     "beat_feed",
+    "bring_forward",
     "call",
     "cancel",
     "checkpoint",

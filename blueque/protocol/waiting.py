@@ -1,4 +1,7 @@
-"""While tasks wait: set_priority, put_first, move; pause, resume, set_max_concurrency; and who may go on: free, call."""
+"""While tasks wait: set_priority, put_first, bring_forward, move; pause, resume, set_max_concurrency.
+
+And who may go on: free, call.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,28 @@ def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
         )
 
     _transact(redis, "put_first", queue, task, decide)
+
+
+def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
+    """Make a scheduled task due now. Raises NotWaiting, WrongQueue."""
+
+    def decide(snapshot: list[str | None]) -> Answer | Change:
+        status, its_queue, eta = snapshot
+        if status != "scheduled":
+            raise NotWaiting(task, status)
+        if its_queue != queue:
+            raise WrongQueue(task, queue)
+        if _is_due(eta, now):
+            return Answer(None)
+        return Change(
+            [
+                ("HSET", keys.task(task), "eta", now, "updated", now),
+                ("ZADD", keys.scheduled(queue), "XX", now, task),
+            ]
+        )
+
+    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "eta")], task)
+    transact(redis, "bring_forward", look, decide)
 
 
 def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
@@ -179,6 +204,13 @@ def wake_waiting(redis: Redis, lock: str) -> None:
     queues = sorted({line.partition("_")[2] for line in lines})
     if queues:
         redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
+
+
+def _is_due(eta: str | None, now: float) -> bool:
+    try:
+        return eta is not None and float(eta) <= now
+    except ValueError:                                 # by another program's grace
+        return False
 
 
 def _transact(

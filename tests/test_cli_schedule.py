@@ -1,0 +1,50 @@
+"""`blueque schedule run`: what was to run later is in line now."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from in_process import run  # noqa: F401  # fixture
+from test_cli_actions import environ  # noqa: F401  # fixture
+
+from blueque import keys, protocol
+from blueque.errors import NotWaiting, WrongQueue
+
+
+def schedule(redis, task, ahead):
+    protocol.schedule(redis, "video", task, "1", "json", time.time() + ahead, time.time())
+
+
+def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, client, cli):  # noqa: F811
+    schedule(redis, "soon-1", 3600)
+    schedule(redis, "later-1", 7200)
+
+    result = run("schedule", "run", "soon")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "soon-1  pending\n", "")
+    assert [client.get_task(task).status for task in ("soon-1", "later-1")] == ["pending", "scheduled"]
+    assert cli.lrange(keys.pending("video"), 0, -1) == ["soon-1"]
+    assert cli.zrange(keys.scheduled("video"), 0, -1) == ["later-1"]
+    assert client.get_task("soon-1").eta <= time.time()
+
+
+def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run, redis, client):  # noqa: F811
+    schedule(redis, "late-1", -60)
+    protocol.enqueue(redis, "video", "waits-1", "1", "json", time.time())
+
+    result = run("schedule", "run", "-", stdin="late-1\nwaits-1\n")
+
+    assert (result.returncode, result.stdout) == (5, "late-1  pending\n")
+    assert "waits-1" in result.stderr
+    assert client.get_task("late-1").status == "pending"
+
+
+def test_it_is_refused_of_another_queue_and_of_what_does_not_wait(redis, client):
+    schedule(redis, "soon-1", 3600)
+
+    with pytest.raises(WrongQueue):
+        client.get_queue("audio").bring_forward("soon-1")
+    client.get_queue("video").bring_forward("soon-1")
+    with pytest.raises(NotWaiting):
+        client.get_queue("video").bring_forward("soon-1")
