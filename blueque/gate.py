@@ -24,12 +24,13 @@ class Word(NamedTuple):
     """What a task process gets ready for.
 
     path: the directory of the attempt. resources: what the task has been given, by name: numbers, or an amount.
-    environ: variables for it.
+    environ: variables for it. time_limit: in seconds, if it has one.
     """
 
     path: str
     resources: dict[str, list[int] | int]
     environ: dict[str, str]
+    time_limit: float | None = None
 
 
 def make() -> tuple[int, int]:

@@ -9,8 +9,10 @@ import time
 from blueque import checkpoints, process
 from blueque.attempt import Attempt
 from blueque.client import Client
+from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
 from blueque.gate import Word, announce, open_gate
+from blueque.limits import of
 from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
 from blueque.resources import Claim, Pool, environment
@@ -38,12 +40,14 @@ class Launcher:
         spool: Spool,
         spares: Spares,
         pool: Pool | None,
+        defaults: Defaults,
         orders: Orders,
         upkeep: Upkeep,
         trouble: Trouble,
         spool_trouble: Trouble,
     ) -> None:
         self._client, self._listeners, self._spool, self._spares, self._pool = client, listeners, spool, spares, pool
+        self._defaults = defaults
         self._orders, self._upkeep, self._trouble, self._spool_trouble = orders, upkeep, trouble, spool_trouble
         self._claim: Claim | None = None               # of our task
 
@@ -69,7 +73,7 @@ class Launcher:
                 self._upkeep.keep_up()
             else:
                 self._spool_trouble.tell(None)
-                self._announce(spare, attempt)
+                self._announce(spare, attempt, of(task.fields, self._defaults.of(task.queue).limits).time)
                 return attempt, spare
 
     def start(self, task: Task, spare: Spare, attempt: Attempt) -> Task:
@@ -98,13 +102,13 @@ class Launcher:
             claim.close()
         return claim is not None
 
-    def _announce(self, spare: Spare, attempt: Attempt) -> None:
+    def _announce(self, spare: Spare, attempt: Attempt, time_limit: float | None) -> None:
         """Have the process get ready for the attempt, and hold what was set aside for it, while we record the start."""
         granted = self._claim.granted() if self._claim is not None else {}
         environ = environment(self._pool.totals, granted) if self._pool is not None else {}
         held = self._claim.filenos() if self._claim is not None else []
         try:
-            announce(spare.gate, Word(attempt.path, granted, environ), held)
+            announce(spare.gate, Word(attempt.path, granted, environ, time_limit), held)
         except BrokenPipeError:                        # killed at its gate, which we shall see when we open it
             pass
 

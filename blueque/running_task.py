@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blueque import checkpoint_files, settings
@@ -17,6 +18,8 @@ from blueque.values import decode, encode_json
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from blueque.telling import Stage
 
 T = TypeVar("T")
 _ENDLESS = float("inf")
@@ -32,7 +35,7 @@ class RunningTask(Task):
     max_bytes: how much a checkpoint may take.
     """
 
-    __slots__ = ("_directory", "_gauge", "_has_warned", "_is_asked", "_max_bytes", "_outside", "resources")
+    __slots__ = ("_directory", "_gauge", "_has_warned", "_is_asked", "_max_bytes", "_outside", "_stage", "resources")
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class RunningTask(Task):
         self._is_asked: bool | None = None             # to stop; None: it has not been looked
         self._directory, self._max_bytes = directory, max_bytes
         self._gauge: Gauge | None = None
+        self._stage: Stage | None = None
         self._has_warned = False                       # that something told makes no sense
         self._outside: str | None = None               # the directory for checkpoints, outside of a task
 
@@ -89,29 +93,62 @@ class RunningTask(Task):
                 else 0 <= done <= total < _ENDLESS     # type: ignore[operator]
             ):
                 done, total, unit, text = self._make_sense(done, total, unit, text, others)
-            if total is None and text and not unit and done.__class__ is float and (done == 0 or done == 1):
-                done, unit = 100 * done, "%"           # `1 copying` would be a number of things
-            self._gauge.tell(done, total, unit, text)  # type: ignore[arg-type]
+            self._tell(self._gauge, done, total, unit, text)  # type: ignore[arg-type]
         except Exception:
             self._tell_anyhow(done, total, unit, text, others)
+
+    @contextmanager
+    def stage(self, name: str, number: int | None = None, of: int | None = None) -> Iterator[RunningTask]:
+        """Have progress in this block be that of a stage, such as the second of three: `with task.stage("mux", 2, of=3):`.
+
+        `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a stage is a part of
+        that. Without numbers it has a name only.
+        """
+        from blueque.telling import Stage  # here: see `checkpoint_dir`
+
+        before = self._stage
+        stage = self._stage = Stage(str(name), number, of, before)
+        if stage.wrong:
+            self._warn("stage", stage.wrong)
+        self.progress(0.0)
+        try:
+            yield self
+        except BaseException:
+            self._stage = before
+            raise
+        self._stage = stage                            # whatever was left open within
+        self.progress(1.0)
+        self._stage = before
+
+    def _tell(self, gauge: Gauge, done: float | None, total: float | None, unit: str, text: str) -> None:
+        if self._stage is not None:
+            done, total, unit, text = self._stage.part(done, total, unit, text)
+        if total is None and text and not unit and done.__class__ is float and (done == 0 or done == 1):
+            done, unit = 100 * done, "%"               # `1 copying` would be a number of things
+        gauge.tell(done, total, unit, text)
 
     def _make_sense(self, *told: Any) -> tuple[float | None, float | None, str, str]:
         from blueque.telling import meant  # here: see `checkpoint_dir`
 
         sense = meant(*told)
-        if sense.wrong and not self._has_warned:
-            self._has_warned = True
-            try:
-                print(f"-- blueque: task.progress: {sense.wrong}; this is said once --", file=sys.stderr, flush=True)
-            except Exception:                          # the task has closed it, or put something else in its place
-                pass
+        if sense.wrong:
+            self._warn("progress", sense.wrong)
         return sense.done, sense.total, sense.unit, sense.text
+
+    def _warn(self, method: str, wrong: str) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        try:
+            print(f"-- blueque: task.{method}: {wrong}; this is said once --", file=sys.stderr, flush=True)
+        except Exception:                              # the task has closed it, or put something else in its place
+            pass
 
     def _tell_anyhow(self, *told: Any) -> None:
         """Tell what cannot even be compared. A full disk, too, is no reason to fail: the task has better things to do."""
         try:
             if self._gauge is not None:
-                self._gauge.tell(*self._make_sense(*told))
+                self._tell(self._gauge, *self._make_sense(*told))
         except Exception:
             pass
 

@@ -119,7 +119,7 @@ class Slot:
         self._spares, self._burst = Spares(self._become_task_process, is_warm), burst
         self._pool = pool
         self._launcher = Launcher(
-            self._client, self._listeners, spool, self._spares, pool, self._orders, self._upkeep, self._trouble,
+            self._client, self._listeners, spool, self._spares, pool, defaults, self._orders, self._upkeep, self._trouble,
             self._spool_trouble,
         )
         self._task_pid: int | None = None

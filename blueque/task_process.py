@@ -54,7 +54,7 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     task = _get_ready(attempt, word, output, spool.max_bytes)
     if not waiting.is_opened():
         return _leave(is_warm)
-    return _run(work, task, attempt, spare)
+    return _run(work, task, attempt, spare, word.time_limit)
 
 
 def _leave(is_warm: bool) -> int:
@@ -76,8 +76,8 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 def _rehearse(spool: Spool) -> None:
     """Do in vain what `_get_ready` will do: a fork copies each page when it is first written to, and now there is time."""
     variables = (
-        "BLUEQUE_TASK_ID", "BLUEQUE_QUEUE", "BLUEQUE_ATTEMPT", "BLUEQUE_TASK_DIR", "BLUEQUE_CHECKPOINT",
-        "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE", "BLUEQUE_MAX_BYTES",
+        "BLUEQUE_TASK_ID", "BLUEQUE_QUEUE", "BLUEQUE_NODE", "BLUEQUE_ATTEMPT", "BLUEQUE_TASK_DIR", "BLUEQUE_PROGRESS",
+        "BLUEQUE_CHECKPOINT", "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE", "BLUEQUE_MAX_BYTES", "BLUEQUE_DEADLINE",
     )
     os.environ.update(dict.fromkeys(variables, ""))
     for name in variables:
@@ -101,26 +101,33 @@ def _get_ready(attempt: Attempt, word: Word, output: Output, max_bytes: int) -> 
         os.environ.update(word.environ)
         os.environ["BLUEQUE_TASK_ID"] = task.id
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
+        os.environ["BLUEQUE_NODE"] = task.node or ""
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
         os.environ["BLUEQUE_TASK_DIR"] = attempt.path
+        os.environ["BLUEQUE_PROGRESS"] = f"{attempt.path}/progress"
         os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint_files.VALUE}"
         os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint_files.DIRECTORY}"
         os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
         os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)       # of what a program that it starts may tell
-        os.environ.setdefault("TQDM_MININTERVAL", "1")     # nobody looks more often, and it adds up in three days
+        os.environ.pop("BLUEQUE_DEADLINE", None)       # of a task in which our listener runs
+        os.environ.setdefault("TQDM_MININTERVAL", "5")     # a bar is for people, and it adds up in three days
         os.environ.setdefault("PYTHONUNBUFFERED", "1")     # of what it starts: else its output comes when it ends
     except BaseException as error:
         return error
     return task
 
 
-def _run(work: Work, task: RunningTask | BaseException, attempt: Attempt, spare: int) -> int:
+def _run(
+    work: Work, task: RunningTask | BaseException, attempt: Attempt, spare: int, time_limit: float | None
+) -> int:
     """spare: a descriptor that is to be closed before the exit record is written."""
     pid = os.getpid()
     try:
         attempt.begin()
         if isinstance(task, BaseException):
             raise task
+        if time_limit is not None:
+            os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + time_limit:.3f}"
         record = work.run(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
         record = record_of(error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop)

@@ -1,6 +1,6 @@
-"""Telling: what somebody means who tells progress in a way that does not say it, for it is not to fail.
+"""Telling: what somebody means by the progress that he tells: in a stage of a task, or in a way that makes no sense.
 
-What is no number between 0 and its total is made one.
+It is not to fail. What is no number between 0 and its total is made one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from blueque.gauge import Told
 from blueque.wording import one_line
 
 _SHOWN = 40                                            # characters of what was told wrongly
@@ -54,6 +55,50 @@ def meant(done: Any, total: Any, unit: Any, text: Any, others: Mapping[str, Any]
         share = whole
     said = " ".join(str(word) for word in words if word is not None and word != "")
     return Meant(share, whole, "" if unit is None else str(unit), said, one_line("; ".join(wrong)))
+
+
+class Stage:
+    """A part of a task that tells its own progress.
+
+    number, of: which it is, of how many; else it has a name only. outer: the stage that it is a part of.
+    wrong: why the numbers say nothing; empty if they do, or there are none.
+    """
+
+    def __init__(self, name: str, number: Any, of: Any, outer: Stage | None) -> None:
+        self.name: str = f"{outer.name}: {name}" if outer is not None else name
+        self.wrong = ""
+        # Where it begins in the whole, and how much of that it is; None: nobody knows.
+        self.place: tuple[float, float] | None = outer.place if outer is not None else None
+        self._done = 0.0                               # of it, as of the last time that it was told
+        if number is None and of is None:
+            return
+        try:
+            is_sound = 1 <= number <= of < math.inf
+        except TypeError:
+            is_sound = False
+        if is_sound:
+            begin, size = self.place or (0.0, 1.0)
+            self.place = begin + size * (number - 1) / of, size / of
+        else:
+            self.wrong = one_line(f"no number of a stage: {number!r} of {of!r}"[:_SHOWN * 2])
+
+    def part(
+        self, done: float | None, total: float | None, unit: str, text: str
+    ) -> tuple[float | None, float | None, str, str]:
+        """Return what is to be told of the whole task, for what is told of the stage. A count is a part of the text then."""
+        if self.place is None:
+            return done, total, unit, f"{self.name}: {text}" if text else self.name
+        words = text
+        if done is not None and total is not None:
+            self._done = done / total if total else 0.0
+            words = str(Told(0, done, total, unit, text))
+        elif done is not None and not unit and 0 <= done <= 1 and not (text and isinstance(done, int)):
+            self._done = done
+        elif done is not None:                         # of how many, nobody knows
+            words = str(Told(0, done, None, unit, text))
+        begin, size = self.place
+        share = begin + size * self._done
+        return min(float(share), 1.0), None, "", f"{self.name}: {words}" if words else self.name
 
 
 def _number(told: Any, wrong: list[str]) -> float | None:

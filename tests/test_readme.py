@@ -91,7 +91,7 @@ def test_few_blocks_are_not_run():
 def test_verbs_and_options_exist():
     inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", TEXT)
     code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
-    uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.\w[-])([^\n&|;)]*)", code)
+    uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.:\w[-])([^\n&|;)]*)", code)
     assert len(uses) >= 8
     for program, rest in uses:
         words = rest.split(" --exec ")[0].split()

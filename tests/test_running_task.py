@@ -9,6 +9,7 @@ import pytest
 from running import ROOT, Programs, clean_environment, outcome
 
 from blueque import current_task, gauge, running_task
+from blueque.estimate import read_progress
 from blueque.running_task import RunningTask
 
 PROGRAM = """#!/bin/sh
@@ -113,12 +114,75 @@ def test_progress_never_fails_also_without_a_standard_error(tmp_path, monkeypatc
     assert str(gauge.read(str(tmp_path))) == "encoding"
 
 
+# Stages
+
+def test_stages_make_the_progress_of_a_part_that_of_the_whole(tmp_path):
+    task, seen = RunningTask("t1", {}, str(tmp_path)), []
+
+    def tell(*told, **more):
+        task.progress(*told, **more)
+        seen.append(str(gauge.read(str(tmp_path))))
+
+    with task.stage("decode", 1, of=4):
+        seen.append(str(gauge.read(str(tmp_path))))
+        tell(0.5)
+    seen.append(str(gauge.read(str(tmp_path))))
+    with task.stage("mux", 2, of=4) as same:
+        assert same is task
+        tell(450, 900, "frames", "audio")
+        tell(text="waiting")
+        tell(12, None, "files")
+        with task.stage("video", 2, of=2):
+            tell(0.5, "pass 1")
+        with task.stage("check"):
+            tell(0.5)
+    with task.stage("upload", 4, of=4):
+        tell(1.0)
+    tell(0.5, "outside")
+
+    assert seen == [
+        "0 % decode", "0.125 decode", "0.25 decode", "0.375 mux: 450/900 frames audio", "0.375 mux: waiting",
+        "0.375 mux: 12 files", "0.4375 mux: video: pass 1", "0.375 mux: check", "100 % upload", "0.5 outside",
+    ]
+    assert read_progress(seen[6]) == (0.4375, "mux: video: pass 1")
+
+
+def test_a_stage_without_numbers_is_a_name_and_wrong_numbers_are_said_once(tmp_path, capfd):
+    task = RunningTask("t1", {}, str(tmp_path))
+    with task.stage("mux"):
+        task.progress(3, 4, "frames")
+        assert str(gauge.read(str(tmp_path))) == "3/4 frames mux"
+    assert capfd.readouterr().err == ""
+    for number, of in ((0, 3), (4, 3), (1, 0), ("2", 3), (2, None), (None, 3)):
+        with task.stage("mux", number, of=of):
+            task.progress(0.5)
+            assert str(gauge.read(str(tmp_path))) == "0.5 mux"
+    assert capfd.readouterr().err == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
+
+
+def test_a_stage_that_fails_is_left_where_it_was(tmp_path):
+    task = RunningTask("t1", {}, str(tmp_path))
+
+    def encode():
+        with task.stage("mux", 1, of=2), task.stage("video", 2, of=2):
+            task.progress(0.5)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        encode()
+    assert str(gauge.read(str(tmp_path))) == "0.375 mux: video"
+    task.progress(0.75, "tidying up")
+    assert str(gauge.read(str(tmp_path))) == "0.75 tidying up"
+
+
 # Without a task
 
 def test_outside_of_a_task_the_current_one_has_no_id_and_does_nothing():
     task = current_task()
     task.progress(1, 2)
     assert list(task.track([1, 2])) == [1, 2]
+    with task.stage("mux", 2, of=3):
+        task.progress(0.5)
     assert (task.id, task.status, task.parameters, task.attempt, task.should_stop, task.resources) == (
         "", None, None, None, False, {}
     )
@@ -150,3 +214,20 @@ def test_python_programs_print_line_by_line_unless_the_user_has_decided_about_th
     programs.listener("--exec", "sh", environ=its)
     task_id = programs.client.get_queue("work").enqueue('echo "<$PYTHONUNBUFFERED>"')
     assert outcome(programs.client, task_id).result == f"<{said}>"
+
+
+TELL = """echo "0.42 encoding" >"$BLUEQUE_PROGRESS"
+    echo "$BLUEQUE_NODE|$BLUEQUE_DEADLINE|$BLUEQUE_PROGRESS|$TQDM_MININTERVAL" """
+
+
+@pytest.mark.parametrize(("its", "interval"), [({}, "5"), ({"TQDM_MININTERVAL": "0.1"}, "0.1")])
+def test_a_program_finds_its_node_its_deadline_and_its_progress_file_in_its_environment(programs, its, interval):
+    programs.listener("--exec", "sh", environ={"BLUEQUE_DEADLINE": "7", **its})
+    queue = programs.client.get_queue("work")
+    ends = [outcome(programs.client, queue.enqueue(TELL, **limit)) for limit in ({}, {"time_limit": 3600})]
+
+    for task, has_deadline in zip(ends, (False, True), strict=True):
+        node, deadline, progress, said = task.result.split("|")
+        assert (node, progress, said) == (task.node, f"{task.files.partition(':')[2]}/progress", interval)
+        assert task.progress == "0.42 encoding"
+        assert 0 <= float(deadline) - 3600 - task.started < 60 if has_deadline else deadline == ""

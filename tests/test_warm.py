@@ -339,7 +339,10 @@ def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_fork
     assert "blueque.spawned" in spawned["arguments"] and "blueque.spawned" not in forked["arguments"]
     for same in ("path", "cwd", "leader", "signals"):
         assert spawned[same] == forked[same], same
-    own = {"BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR", "BLUEQUE_CHECKPOINT", "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE"}
+    own = {
+        "BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR", "BLUEQUE_CHECKPOINT", "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE",
+        "BLUEQUE_NODE", "BLUEQUE_PROGRESS",
+    }
     assert {**spawned["environ"], **dict.fromkeys(own)} == {**forked["environ"], **dict.fromkeys(own)}
     assert len(spawned["open"]) <= len(forked["open"])
 
