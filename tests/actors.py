@@ -290,6 +290,19 @@ def purge(world: World, redis: Redis, *tasks: str) -> None:
     insist(lambda: protocol.purge(redis, QUEUE, tasks))
 
 
+def bring_forward(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who does not want to wait for the time of a task."""
+    try:
+        insist(lambda: protocol.bring_forward(redis, QUEUE, task_id, time.time()))
+    except NotWaiting:
+        world.ledger.notes.append("not waiting")
+
+
+def forget(world: World, redis: Redis) -> None:
+    """Be a person who has no use for the queue any more."""
+    insist(lambda: protocol.forget_queue(redis, QUEUE, time.time()))
+
+
 def save(world: World, redis: Redis, *values: str) -> None:
     """Be a listener whose task, which it has started, says where it could go on, and then fails."""
     task = world.given["task"]

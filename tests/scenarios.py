@@ -114,6 +114,11 @@ def _due(world: World) -> None:
     world.redis.read(("DEL", keys.task("t-2")), ("ZREM", keys.tasks(QUEUE), "t-2"))
 
 
+def _in_an_hour(world: World) -> None:
+    join(world, "a_1")
+    protocol.schedule(world.redis, QUEUE, "t-1", "ok", None, time.time() + 3600, time.time())
+
+
 def _due_once(world: World) -> None:
     join(world, "a_1")
     protocol.schedule(world.redis, QUEUE, "t-1", "ok", None, 1.0, time.time())
@@ -346,6 +351,12 @@ def is_purged_or_run(world: World, state: State) -> str | None:
     return f"{gone} have run, and are gone" if gone else None
 
 
+def is_known(world: World, state: State) -> str | None:
+    """A queue that has a task, or a listener that lives, is among all queues."""
+    name, listeners = world.redis.read(("ZSCORE", keys.QUEUES, QUEUE), ("SCARD", keys.listeners(QUEUE)))
+    return "the queue is in use, and nobody knows of it" if name is None and (state.tasks or listeners) else None
+
+
 def is_last_checkpoint(world: World, state: State) -> str | None:
     """What was recorded last is where the next attempt goes on; the first attempt says 1, and what comes after it 2."""
     (value,) = world.redis.read(("HGET", keys.checkpoint("t-1"), "value"))
@@ -446,6 +457,15 @@ OURS = [
          afterwards=is_newest_kept, faulty=["r"], longer=[(3, 1)]),
     ours("purge", _two_tasks, {"a_1": a, "p": by(actors.purge, "t-1", "t-2")}, [(2, 0), (0, 1)], afterwards=is_purged_or_run,
          untouched=["a_1"], longer=[(3, 1)]),
+    ours("forgotten", lambda world: None, {"f": actors.forget, "producer": actors.produce}, [(2, 0), (0, 1)],
+         check=is_known, patient=["f", "producer"], longer=[(3, 1)]),
+    ours("forgotten, and a listener comes", lambda world: None, {"f": actors.forget, "b_1": b}, [(2, 0), (0, 1)],
+         check=is_known, patient=["f"], longer=[(3, 1)]),
+    ours("brought forward", _in_an_hour, {"p": by(actors.bring_forward, "t-1"), "s": promoter, "a_1": a},
+         [(2, 0), (0, 1)], faulty=["p"], untouched=["a_1"], longer=[(2, 1)]),
+    ours("brought forward, and purged", _in_an_hour,
+         {"p": by(actors.bring_forward, "t-1"), "q": by(actors.purge, "t-1"), "s": promoter}, [(2, 0), (0, 1)], faulty=["p"],
+         longer=[(2, 1)]),
     ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
     ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
          untouched=["a_1", "b_1"], longer=[(2, 1)]),
