@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -154,16 +154,19 @@ class Queue(ManyTasks):
         protocol.delete(self._redis, self.name, task.id)
         log.info("delete task=%s queue=%s", task.id, self.name)
 
-    def cancel(self, task_id: str, by: str | None = None, reason: str | None = None) -> str:
+    def cancel(
+        self, task_id: str, by: str | None = None, reason: str | None = None, *, only: Collection[str] | None = None
+    ) -> str:
         """Have a task not run, or end it: return `cancelled`, or `cancelling` while its listener has yet to end it.
 
         by, reason: who wants it (else this user and host), and why; both stay with the task.
+        only: the statuses in which it may be: with ["scheduled", "pending"] one that has started meanwhile runs on.
         A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that stands.
-        Raises NotCancellable when it has ended, or a listener of 1.0.0 has it; WrongQueue.
+        Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has it; WrongQueue.
         Source: docs/protocol.md, "cancel".
         """
         who = by if by is not None else process.user_at_host()
-        status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time())
+        status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
 

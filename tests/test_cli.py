@@ -922,7 +922,8 @@ def test_a_full_disk_is_told_in_one_line(environ, redis):
 
 @pytest.mark.parametrize("arguments", [
     ["status"], ["ls"], ["show", "abcd"], ["enqueue", "video", "1"], ["cancel", "abcd"], ["requeue", "abcd"],
-    ["requeue", "--failed", "video"], ["node", "drain", "gpu-1"], ["export"],
+    ["requeue", "--failed", "video"], ["node", "drain", "gpu-1"], ["export"], ["prune"],
+    ["queue", "purge", "video"],
 ])
 def test_no_redis_is_code_69_at_once_and_three_lines_at_most(run, arguments):
     before = time.monotonic()

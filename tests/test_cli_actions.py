@@ -20,9 +20,11 @@ from running import Programs, until
 from test_cli import NODE, PROGRAM, enqueue, fail, start
 
 from blueque import protocol
+from blueque.cli import cancel as cancel_verb
 from blueque.cli import consent
 from blueque.cli.failure import Failure
 from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
 
@@ -480,6 +482,25 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
     assert statuses(client, "wait-00", "wait-01", "later") == ["cancelled"] * 3
     assert client.get_task("runs-1").cancel is not None
     assert run("cancel", "-q", "video", "--state", "pending").stderr == "no such tasks\n"
+
+
+@pytest.mark.parametrize("arguments", [
+    ("-q", "video", "--state", "pending", "--yes"), ("-q", "video"), ("wait-00", "wait-01"),
+])
+def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(redis, client, url, monkeypatch, arguments):
+    waiting(redis, 2)
+
+    def ask(*_):                                       # the answer takes its time, and is a yes
+        protocol.pop(redis, "video", NODE, "i1")
+        protocol.reserve(redis, "video", "wait-00", "secret", NODE, "i1", time.time())
+        protocol.start(redis, "video", "wait-00", "secret", NODE, 4711, time.time())
+
+    monkeypatch.setattr(cancel_verb, "_ask", ask)
+    result = CliRunner().invoke(blueque, ["cancel", *arguments], obj=Invocation(url=url), standalone_mode=False)
+
+    assert (result.return_value, result.stdout) == (5, "wait-01  cancelled\n")
+    assert "task wait-00 cannot be cancelled: it is started by now" in result.stderr
+    assert client.get_task("wait-00").cancel is None
 
 
 @pytest.mark.parametrize(("words", "reason"), [

@@ -129,6 +129,17 @@ def test_a_started_task_is_marked_and_its_listener_told(redis, state):
     }
 
 
+@pytest.mark.parametrize(("status", "only"), [("started", ["scheduled", "pending"]), ("pending", ["scheduled"])])
+def test_a_task_in_a_status_that_was_not_meant_is_left_alone(redis, state, status, only):
+    bring(redis, status)
+    before = state()
+
+    with pytest.raises(NotCancellable, match=f"it is {status} by now"):
+        protocol.cancel(redis, "video", "t1", "ann", None, 9.5, only)
+
+    assert state() == before
+
+
 @pytest.mark.parametrize(("status", "outcome"), [("pending", "cancelled"), ("started", "cancelling")])
 def test_cancel_run_again_changes_nothing_and_the_first_name_stays(redis, state, status, outcome):
     bring(redis, status)

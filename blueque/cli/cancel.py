@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Collection, Iterator, MutableSequence, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -94,8 +94,8 @@ def cancel(
 
     A task that waits is "cancelled" at once. One that runs gets SIGTERM and, after its grace, SIGKILL; it is
     "cancelling" until it has ended. If it ends by itself first, that stands: --wait tells which of the two it was.
-    Before it ends what runs, or all of a queue, it asks. A cancelled task is not run again, whatever its policy says;
-    `blueque requeue` does.
+    Before it ends what runs, or all of a queue, it asks; what starts while it asks, or after --state was looked at, runs
+    on. A cancelled task is not run again, whatever its policy says; `blueque requeue` does.
     What is written as a duration, 3600 or 2m, is one behind --wait, and no ID.
 
     ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
@@ -111,8 +111,14 @@ def cancel(
     if dry_run:
         return _foresee(tasks, as_json, code)
     _ask(inspector, tasks, is_sure, bool(patterns), "-" in ids)
+
+    def allowed(task: Task) -> set[str]:
+        """Return in which states it may be by now: those asked for, and running only if that was consented to."""
+        wanted = set(states or UNFINISHED)
+        return wanted if is_sure or task.status == "started" else wanted - {"started"}
+
     outcomes = []
-    for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, invocation.is_utc)):
+    for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, allowed(task), invocation.is_utc)):
         outcomes.append(outcome)
         if not as_json and (wait is None or outcome.status != "cancelling"):
             print_outcome(outcome)
@@ -184,9 +190,11 @@ def _some(tasks: Sequence[Task]) -> list[str]:
     return [f"  {'  '.join(ids)}" + (f"  and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else "")]
 
 
-def _cancel(client: Client, task: Task, by: str | None, reason: str | None, is_utc: bool) -> str:
+def _cancel(
+    client: Client, task: Task, by: str | None, reason: str | None, allowed: Collection[str], is_utc: bool
+) -> str:
     try:
-        return client.get_queue(task.queue or "").cancel(task.id, by, reason)
+        return client.get_queue(task.queue or "").cancel(task.id, by, reason, only=allowed)
     except NotCancellable as error:
         if error.status not in FINISHED:
             raise

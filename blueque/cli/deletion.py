@@ -93,8 +93,8 @@ def prune(
     few at a time: of what ended within a day none then goes for being too many. It leaves a queue alone of which
     `blueque archive` has a batch in hand. It asks; the exit code is 6 when nobody said yes.
     """
-    client = invocation.client(patience=30.0)
-    queues = queues_matching(client.get_inspector().queues(), patterns)
+    queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
+    client = invocation.client(patience=30.0)          # from here on: what is begun is worth waiting for
     chosen = states or FINISHED
     if older is None and keep is None:
         known = client.retention_rules(queues)

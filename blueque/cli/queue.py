@@ -123,8 +123,8 @@ def purge(
     that listeners serve, pause it first. The exit code is 6 when nobody said yes, 75 when some are still there, because
     somebody has just taken them, or an archive is being made of them.
     """
-    client = invocation.client(patience=30.0)
-    queues_named(client.get_inspector(), [name])
+    queues_named(invocation.client().get_inspector(), [name])
+    client = invocation.client(patience=30.0)          # from here on: what is begun is worth waiting for
     chosen = list(dict.fromkeys(states)) or list(WAITING)
     snapshot = client.freeze(name, chosen)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
@@ -11,10 +13,12 @@ from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact
 
 
-def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float) -> str:
+def cancel(
+    redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float, only: Collection[str] | None = None
+) -> str:
     """Have a task never run, or ended: return `cancelled`, or `cancelling` when its listener has to end it first.
 
-    by, reason: who wants it, and why. Raises NotCancellable, WrongQueue.
+    by, reason: who wants it, and why. only: the statuses in which it may be. Raises NotCancellable, WrongQueue.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
@@ -27,6 +31,8 @@ def cancel(redis: Redis, queue: str, task: str, by: str, reason: str | None, now
             return Answer("cancelled")
         if status not in ("scheduled", "pending", "reserved", "started"):
             raise NotCancellable(task, status, f"it is {status} already")
+        if only is not None and status not in only:
+            raise NotCancellable(task, status, f"it is {status} by now")
         who: dict[str, str | int | float] = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
         if status in ("reserved", "started") and token is None:
             raise NotCancellable(task, status, f"{node} has it, a listener of 1.0.0, which cannot be told")
