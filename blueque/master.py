@@ -92,6 +92,8 @@ class Master:
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
                 self._obey(signal.SIGTERM)
+                if self._is_leaving:
+                    return self._status
                 continue
             if self._order is None:
                 self._free_slots()

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from running import Programs, clean_environment, until
+from running import Programs, clean_environment, outcome, until
 
 WORK = """
     import time
@@ -40,10 +40,10 @@ def queue(programs):
     return programs.client.get_queue("work")
 
 
-def start(programs, handler, *options, slots=1, **more):
+def start(programs, handler, *options, slots=1, on_term="drain", **more):
     return programs.start([
         sys.executable, "-m", "blueque.cli.listener", "work", "--redis-url", programs.url, "--slots", str(slots),
-        "--spool", str(programs.directory / "spool"), "--on-term", "drain", "--run", handler, *options,
+        "--spool", str(programs.directory / "spool"), "--on-term", on_term, "--run", handler, *options,
     ], **more)
 
 
@@ -112,6 +112,16 @@ def test_after_its_time_it_takes_nothing_new_and_leaves_when_its_task_has_ended(
     assert listener.wait() == 0
     assert {programs.client.get_task(running).status, programs.client.get_task(waiting).status} <= {"complete", "pending"}
     assert programs.client.get_task(waiting).status == "pending"
+
+
+def test_after_its_time_the_master_that_leaves_running_tasks_behind_goes_at_once(programs, queue):
+    running = queue.enqueue("")
+    listener = start(programs, "work:run", "--max-runtime", "1s", on_term="leave")
+    until((programs.directory / "began").exists, what="the task")
+    assert listener.wait() == 0
+    assert programs.client.get_task(running).status == "started"
+    (programs.directory / "go").touch()
+    assert outcome(programs.client, running).result == "done"
 
 
 def check(programs, **environ):
