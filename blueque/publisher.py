@@ -29,8 +29,10 @@ AT_ONCE_AGAIN = 0.5                                    # seconds: what fails so 
 # As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`; without a total
 # `45rows [00:10, 4.5rows/s]`.
 _NUMBER = r"[\d.]+[kMGTPE]?"
-_BAR = re.compile(rf"\s*(?:(.*?):? +|)\d+%\|.*?\| *({_NUMBER})/({_NUMBER}) \[.*")
-_COUNT = re.compile(rf"\s*(?:(.*?): +|)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, .*")
+# Each is looked for where it can only begin, for a row may hold thousands of spaces, and whoever looks must beat.
+_SHARE = re.compile(r"(?:^|(?<= ))\d+%\|")
+_OF_ALL = re.compile(rf"\| *({_NUMBER})/({_NUMBER}) \[")
+_COUNT = re.compile(rf"(?:^|: +)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, ")
 
 
 class Publisher:
@@ -136,8 +138,9 @@ class Publisher:
 
 def progress_of(bar: str) -> str:
     """Return what a bar that a task draws says of its progress; empty if it is none."""
-    match = _BAR.fullmatch(bar)
-    if match is not None:
-        return f"{match[2]}/{match[3]} {match[1] or ''}".strip()
-    match = _COUNT.fullmatch(bar)
-    return "" if match is None else " ".join(word for word in (match[2], match[3], match[1]) if word)
+    row = bar.lstrip()
+    if (share := _SHARE.search(row)) is not None and (numbers := _OF_ALL.search(row, share.end())) is not None:
+        return f"{numbers[1]}/{numbers[2]} {row[: share.start()].rstrip(' ').removesuffix(':')}".strip()
+    if (count := _COUNT.search(row)) is not None:
+        return " ".join(word for word in (count[1], count[2], row[: count.start()]) if word)
+    return ""

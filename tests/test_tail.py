@@ -170,6 +170,8 @@ def test_a_bar_is_what_is_drawn_again_and_again_and_not_yet_ended(files):
         ("reading: 1.21Mrows [01:00:10, 4.51krows/s, bad=3]", "1.21M rows reading"),
         ("encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51frames/s, loss=0.3]", "45/100 encoding"),
         ("100%|██████████| 1.20M/1.20M [00:10<00:00, 4.51MB/s]", "1.20M/1.20M"),
+        (f"{' ' * 4000}5%|5{' ' * 4000}| 1/20 [", "1/20"),
+        (f"{' ' * 4000}5%|5{' ' * 4000}", ""),
         ("45% done", ""),
         ("12 apples [red, green]", ""),
         ("", ""),
