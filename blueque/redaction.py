@@ -17,9 +17,11 @@ Hide = Callable[[Any], Any]
 # Words in names, which apiKey, API_KEY and api-key have in common.
 _WORDS = {
     "password", "passwords", "passwd", "pwd", "passphrase", "secret", "secrets", "token", "apikey", "credential",
-    "credentials", "authorization", "cookie", "accesskey", "privatekey", "secretkey",
+    "credentials", "authorization", "cookie", "cookies", "accesskey", "privatekey", "secretkey", "apikeys",
 }
-_PAIRS = {("api", "key"), ("access", "key"), ("private", "key")}
+# What a word ends with that is written together, as in PGPASSWORD and clientsecret.
+_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey")
+_PAIRS = {(of, key) for of in ("api", "access", "private") for key in ("key", "keys")}
 _BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
 _IN_URL = re.compile(r"""(://[^\s/:@"'<>]*):[^\s/"'<>]+@""")
 
@@ -37,7 +39,10 @@ def hider(patterns: Sequence[str] = ()) -> Hide:
         if any(fnmatchcase(name.lower(), pattern) for pattern in wanted):
             return True
         words = [word for part in _BETWEEN_WORDS.split(name) if (word := part.lower().strip("0123456789"))]
-        found = [n for n, word in enumerate(words) if word in _WORDS or tuple(words[n - 1 : n + 1]) in _PAIRS]
+        found = [
+            n for n, word in enumerate(words)
+            if word in _WORDS or word.endswith(_ENDS) or tuple(words[n - 1 : n + 1]) in _PAIRS
+        ]
         # A number is one only under a name that ends so: a token_count is none.
         return bool(found) and (found[-1] == len(words) - 1 or not isinstance(value, int | float))
 
@@ -69,6 +74,8 @@ def _in_text(text: str, hide: Hide) -> str:
             value = json.loads(text)
             hidden = hide(value)
             return text if hidden == value else json.dumps(hidden, ensure_ascii=False)
-        except ValueError:                             # it only looks like JSON
+        except json.JSONDecodeError:                   # it only looks like JSON
             pass
+        except ValueError:                             # a number in it is too long for Python
+            return HIDDEN
     return _IN_URL.sub(rf"\1:{HIDDEN}@", text)

@@ -14,7 +14,7 @@ SECRET = (
     "password", "PASSWORD", "passwd", "secret", "token", "apikey", "api_key", "API-KEY", "apiKey", "x-api-key", "access_key",
     "aws_secret_access_key", "AWSAccessKey", "privateKey", "private_key", "credential", "credentials", "Authorization",
     "passphrase", "db_password", "DB_PASSWORD", "password2", "client.secret", "session_token", "accessToken",
-    "password_hash", "cookie",
+    "password_hash", "cookie", "cookies", "api_keys", "apikeys", "PGPASSWORD", "dbpassword", "clientsecret", "authtoken",
 )
 PLAIN = (
     "tokens", "max_tokens", "tokenizer", "monkey", "key", "keys", "public_key", "primary_key", "author", "passenger", "pass",
@@ -59,6 +59,10 @@ def test_nothing_is_made_of_what_is_no_secret():
 )
 def test_text_that_is_json_and_urls_are_searched_and_other_text_stays_as_it_is(text, shown):
     assert hider()(text) == shown
+
+
+def test_text_with_a_number_that_python_does_not_read_is_hidden_as_a_whole():
+    assert hider()(f'{{"n": {"1" * 5000}, "token": "x"}}') == HIDDEN
 
 
 def test_patterns_add_names():
