@@ -47,6 +47,18 @@ def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):  # noqa:
     assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}.{hint}"
 
 
+@pytest.mark.parametrize(("typed", "hint"), [
+    ("retry", ". It is: blueque requeue"), ("stat", ". It is: blueque stats"), ("cancle", ". Did you mean cancel?"),
+    ("strated", ". Did you mean started?"), ("exit-code", ". Did you mean exit-codes?"),
+    ("queue forgt", ". Did you mean forget?"), ("xyzzy", ""), ("ls xyzzy", ""),
+])
+def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):  # noqa: F811
+    result = run("help", *typed.split())
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}, and no such word{hint}"
+
+
 def test_every_hint_names_a_verb_and_none_hides_one():
     assert not _SYNONYMS.keys() & _VERBS.keys()
     for meant in _SYNONYMS.values():

@@ -121,13 +121,22 @@ def _verbs(outer: click.Context) -> dict[str, str]:
     return found
 
 
+def _unknown(context: click.Context, command: click.Command, words: tuple[str, ...], word: str) -> str:
+    """Return what to say of words of which this one is no verb, nor is all of them a word that is explained."""
+    from blueque.cli.main import hint, like  # here: that module is the program itself
+
+    known = command.list_commands(context) if isinstance(command, click.Group) else []
+    topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS]
+    more = hint(word, [*known, *topics]) if word == words[0] else like(word, known)
+    return f"there is no verb {show.clean(' '.join(words))!r}, and no such word{more and f'.{more}'}"
+
+
 def _of_verb(context: click.Context, command: click.Command, words: tuple[str, ...]) -> str:
     """Return the help of a verb, or of one of its own."""
     for word in words:
         found = command.get_command(context, word) if isinstance(command, click.Group) else None
         if found is None:
-            what = show.clean(" ".join(words))
-            raise Failure(USAGE, f"there is no verb {what!r}, and no such word", "See: blueque help help")
+            raise Failure(USAGE, _unknown(context, command, words, word), "See: blueque help help")
         command = found
         context = click.Context(command, parent=context, info_name=word)
     return command.get_help(context)

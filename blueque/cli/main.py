@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -93,6 +94,22 @@ _SYNONYMS = {
 }
 
 
+def hint(typed: str, known: Iterable[str]) -> str:
+    """Return what to say to one who typed what is no verb: what it is called here, or what of the known is like it."""
+    meant = _SYNONYMS.get(typed.lower())
+    if meant is None:
+        return like(typed, known)
+    return f" It is: {meant}" if meant.startswith("blueque-") else f" It is: blueque {meant}"
+
+
+def like(typed: str, known: Iterable[str]) -> str:
+    """Return the question whether one of the known was meant; if none is like it, nothing."""
+    from difflib import get_close_matches  # here: all else does without
+
+    close = get_close_matches(typed, list(known), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
@@ -108,12 +125,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _VERBS and not args[0].startswith("-"):
-            from difflib import get_close_matches  # here: all else does without
-
-            meant, close = _SYNONYMS.get(args[0].lower()), get_close_matches(args[0], _VERBS, n=1)
-            program = "blueque " if meant is not None and not meant.startswith("blueque-") else ""
-            hint = f" It is: {program}{meant}" if meant else f" Did you mean {close[0]}?" if close else ""
-            ctx.fail(f"there is no verb {args[0]!r}.{hint}")
+            ctx.fail(f"there is no verb {args[0]!r}.{hint(args[0], _VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
