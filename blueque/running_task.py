@@ -102,7 +102,7 @@ class RunningTask(Task):
         """Have progress in this block be that of a stage, such as the second of three: `with task.stage("mux", 2, of=3):`.
 
         `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a stage is a part of
-        that. Without numbers it has a name only.
+        that. Without numbers it has a name only, and what is told within it is of what it is in.
         """
         from blueque.telling import Stage  # here: see `checkpoint_dir`
 
@@ -110,14 +110,15 @@ class RunningTask(Task):
         stage = self._stage = Stage(str(name), number, of, before)
         if stage.wrong:
             self._warn("stage", stage.wrong)
-        self.progress(0.0)
+        self.progress(0.0 if stage.is_part else None)
         try:
             yield self
         except BaseException:
             self._stage = before
             raise
-        self._stage = stage                            # whatever was left open within
-        self.progress(1.0)
+        if stage.is_part:
+            self._stage = stage                        # whatever was left open within
+            self.progress(1.0)
         self._stage = before
 
     def _tell(self, gauge: Gauge, done: float | None, total: float | None, unit: str, text: str) -> None:

@@ -61,7 +61,7 @@ class Stage:
     """A part of a task that tells its own progress.
 
     number, of: which it is, of how many; else it has a name only. outer: the stage that it is a part of.
-    wrong: why the numbers say nothing; empty if they do, or there are none.
+    is_part: they are sound. wrong: why the numbers say nothing; empty if they do, or there are none.
     """
 
     def __init__(self, name: str, number: Any, of: Any, outer: Stage | None) -> None:
@@ -69,14 +69,17 @@ class Stage:
         self.wrong = ""
         # Where it begins in the whole, and how much of that it is; None: nobody knows.
         self.place: tuple[float, float] | None = outer.place if outer is not None else None
+        self._counts: Stage = self if outer is None else outer._counts     # the one whose part is told within this one
         self._done = 0.0                               # of it, as of the last time that it was told
+        self.is_part = False
         if number is None and of is None:
             return
         try:
-            is_sound = 1 <= number <= of < math.inf
+            self.is_part = 1 <= number <= of < math.inf
         except TypeError:
-            is_sound = False
-        if is_sound:
+            pass
+        if self.is_part:
+            self._counts = self
             begin, size = self.place or (0.0, 1.0)
             self.place = begin + size * (number - 1) / of, size / of
         else:
@@ -90,14 +93,14 @@ class Stage:
             return done, total, unit, f"{self.name}: {text}" if text else self.name
         words = text
         if done is not None and total is not None:
-            self._done = done / total if total else 0.0
+            self._counts._done = done / total if total else 0.0
             words = str(Told(0, done, total, unit, text))
         elif done is not None and not unit and 0 <= done <= 1 and not (text and isinstance(done, int)):
-            self._done = done
+            self._counts._done = done
         elif done is not None:                         # of how many, nobody knows
             words = str(Told(0, done, None, unit, text))
         begin, size = self.place
-        share = begin + size * self._done
+        share = begin + size * self._counts._done
         return min(float(share), 1.0), None, "", f"{self.name}: {words}" if words else self.name
 
 

@@ -160,6 +160,25 @@ def test_a_stage_without_numbers_is_a_name_and_wrong_numbers_are_said_once(tmp_p
     assert capfd.readouterr().err == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
 
 
+def test_a_stage_without_numbers_moves_nothing(tmp_path):
+    task = RunningTask("t1", {}, str(tmp_path))
+
+    def seen():
+        return str(gauge.read(str(tmp_path)))
+
+    with task.stage("load"):
+        assert seen() == "load"
+    assert seen() == "load"
+    with task.stage("mux", 1, of=2):
+        task.progress(0.5)
+        with task.stage("flush"), task.stage("disk"):
+            assert seen() == "0.25 mux: flush: disk"
+            task.progress(0.75)
+        assert seen() == "0.375 mux: flush: disk"
+        task.progress(text="waiting")
+        assert seen() == "0.375 mux: waiting"
+
+
 def test_a_stage_that_fails_is_left_where_it_was(tmp_path):
     task = RunningTask("t1", {}, str(tmp_path))
 
