@@ -113,6 +113,24 @@ def test_where_there_is_no_room_behind_short_runs_their_number_is_among_them():
     assert " 1000 tasks " in row and len(row) == 60
 
 
+@pytest.mark.parametrize(("outcome", "mark"), [("failed", "x"), ("lost", "?"), ("complete", ":"), ("cancelled", ":")])
+def test_what_ended_badly_among_many_short_runs_is_seen_and_no_number_hides_it(outcome, mark):
+    runs = [short(str(n), "io_1", float(n), 0.9, outcome if n == 500 else "complete") for n in range(1000)]
+
+    line = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
+
+    row = line.split(maxsplit=2)[2]
+    assert row.count(mark) == 1 or mark == ":"
+    told = f" 1000 tasks, 1 {outcome} " if mark != ":" else " 1000 tasks "
+    assert told in row and set(row.replace(told, "")) == {":", mark}
+
+
+def test_where_many_ended_badly_the_number_is_told_all_the_same():
+    runs = [short(str(n), "io_1", float(n), 0.9, "failed") for n in range(1000)]
+
+    assert " 1000 tasks, 1000 failed " in list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
+
+
 def test_short_runs_between_long_ones_stay_in_the_row_of_their_slot_and_bad_ends_stay_visible():
     runs = [
         short("a" * 8, "io-1_1", 0.0, 400.0, "failed"), *[short(f"t{n}", "io-1_1", 400.0 + n, 0.9) for n in range(100)],

@@ -17,6 +17,7 @@ from blueque.timeline import MOST_RUNNING, Run, Timeline
 from blueque.wording import count, span
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
+BAD = ("failed", "lost")                               # what shows among MANY, too
 MANY = ":"                                             # runs that are too short to be told apart
 SHORT = 3                                              # columns: what takes less is not drawn by itself where there are many
 CROWD = 8                                              # short ones whose number is told
@@ -48,7 +49,8 @@ def timeline(
 
     It begins with the first run that is known. What ran at the same time is drawn one below the other, in numbered rows.
     The end of a bar says what became of the run: = complete, > runs still, x failed, ? lost with its node, - cancelled,
-    ~ handed back. A : stands for several short runs; of many their number is told, and rows of nothing else are one: 1-4.
+    ~ handed back. A : stands for several short runs, x or ? where one of them ended so; of many their number is told, and
+    rows of nothing else are one: 1-4.
     Each queue keeps about 10,000 events, three or four for each run; what ran before is not known.
     """
     if last <= 0:
@@ -162,7 +164,7 @@ class _Row:
     def __init__(self, runs: Sequence[Run], scale: _Scale, is_of_one: bool = True) -> None:
         self.runs, self._scale, self._is_of_one = runs, scale, is_of_one
         self._cells = [" "] * scale.wide
-        self._blocks: list[tuple[int, int, set[str]]] = []         # the first and last column of MANY, and whose they are
+        self._blocks: list[tuple[int, int, list[Run]]] = []        # the first and last column of MANY, and for what
         self.is_short = all(map(scale.is_short, runs))
         near: list[Run] = []
         reach = -1                                     # the last column of those
@@ -182,21 +184,27 @@ class _Row:
     @property
     def is_crowded(self) -> bool:
         """Whether it has so many short runs in one place that their number says more than their places."""
-        return any(len(tasks) >= CROWD for _, _, tasks in self._blocks)
+        return any(len(_tasks(runs)) >= CROWD for _, _, runs in self._blocks)
 
     def __str__(self) -> str:
         cells = list(self._cells)
-        for first, last, tasks in self._blocks:
-            if len(tasks) < CROWD:
+        for first, last, runs in self._blocks:
+            if len(_tasks(runs)) < CROWD:
                 continue
-            words = f" {count(len(tasks), 'task')} "
+            bad = [f", {len(_tasks(runs, outcome))} {outcome}" for outcome in BAD if _tasks(runs, outcome)]
+            words = f" {count(len(_tasks(runs)), 'task')}{''.join(bad)} "
             behind = cells[last + 1 : last + 1 + len(words)]
             if len(behind) == len(words) and not "".join(behind).strip():
                 place = last + 1
-            elif last + 1 - first >= len(words) + 2:
-                place = (first + last + 1 - len(words)) // 2
             else:
-                continue
+                middle = (first + last + 1 - len(words)) / 2
+                free = [
+                    place for place in range(first + 1, last + 1 - len(words))
+                    if set(cells[place : place + len(words)]) <= {MANY, " "}
+                ]
+                if not free and last + 1 - first < len(words) + 2:
+                    continue
+                place = min(free, key=lambda place: abs(place - middle)) if free else int(middle)
             cells[place : place + len(words)] = words
         return "".join(cells).rstrip()
 
@@ -207,11 +215,14 @@ class _Row:
         if len(near) > 2 or (len(near) == 2 and (first == last or not self._is_of_one)):
             for place in range(first, last + 1):
                 self._put(place, MANY)
-            tasks = {run.task for run in near}
+            for run in near:
+                if run.outcome in BAD:
+                    self._cells[self._scale.place(run.began if run.ended is None else run.ended)] = MARKS[run.outcome]
+            runs = list(near)
             if self._blocks and first <= self._blocks[-1][1] + SHORT:
                 first, _, others = self._blocks.pop()
-                tasks |= others
-            self._blocks.append((first, last, tasks))
+                runs = others + runs
+            self._blocks.append((first, last, runs))
             return
         for run in near:
             self._bar(run)
@@ -233,6 +244,11 @@ class _Row:
         """Put a mark where none tells of an end that was no good one."""
         if self._cells[place] in (" ", MANY, MARKS["complete"]):
             self._cells[place] = mark
+
+
+def _tasks(runs: Iterable[Run], outcome: str | None = None) -> set[str]:
+    """Return the tasks of these runs, or of those that ended so."""
+    return {run.task for run in runs if outcome in (None, run.outcome)}
 
 
 def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, _Row]]:
