@@ -17,7 +17,7 @@ from blueque.connection import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.listener import Listener
-from blueque.protocol.membership import Standing
+from blueque.protocol.membership import Standing, order_of
 from blueque.selection import Ordered, Select, require_select
 from blueque.task import Task
 
@@ -273,7 +273,7 @@ class ListenerGroup:
         for first in range(0, len(self.queues), BEATS_AT_ONCE):
             pulses = [self._listeners[queue].pulse() for queue in self.queues[first : first + BEATS_AT_ONCE]]
             standing, missing = protocol.beat_all(self._redis, pulses, now, task_id)
-            order, lost = order or standing.order, lost + missing
+            order, lost = order_of((order, standing.order)), lost + missing
         return standing._replace(order=order), lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
@@ -289,7 +289,7 @@ class ListenerGroup:
             except RedisRefused as error:
                 refusal = refusal or error
             else:
-                standing = its._replace(order=standing.order or its.order)
+                standing = its._replace(order=order_of((standing.order, its.order)))
         if refusal is not None:
             raise refusal
         return standing

@@ -223,6 +223,17 @@ def test_who_has_waited_in_vain_looks_whether_somebody_of_1_0_0_has_put_a_task_i
     assert group.idle(5, lambda connection: False) is True, "who gives up waiting as well"
 
 
+@pytest.mark.parametrize("own", ["pause", "work", "leave"])
+@pytest.mark.parametrize("queues", [["video", "audio"], MANY])
+def test_somebodys_order_in_any_queue_goes_before_what_the_listener_has_written_in_others(client, redis, own, queues):
+    group = registered(client.get_listener(*queues))
+    for listener in [*group][:-1]:
+        listener.announce(own)
+    assert group.beat().order == own
+    protocol.order(redis, queues[-1], group.node, "drain", "ann")
+    assert group.beat().order == "drain"
+
+
 def test_an_order_in_any_queue_is_noticed_idle_or_busy(client, group, redis):
     for is_idle in (True, False):
         for listener in group:

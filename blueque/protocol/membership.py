@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from blueque import keys
@@ -29,6 +29,13 @@ class Standing(NamedTuple):
 
 
 STANDING = Standing._fields[1:]                        # what is read of the task
+
+
+def order_of(orders: Iterable[str | None]) -> str | None:
+    """Return which of these a listener of several queues obeys: somebody's drain, before what it has written itself."""
+    given = [order for order in orders if order]
+    return "drain" if "drain" in given else given[0] if given else None
+
 
 def register(
     redis: Redis,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.protocol.membership import STANDING, Standing
+from blueque.protocol.membership import STANDING, Standing, order_of
 from blueque.protocol.transaction import Answer, Change, transact
 
 
@@ -41,7 +41,7 @@ def beat_all(
             *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
             *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
         ]
-        order = next((known[pulse][2] for pulse in ours if known[pulse][2]), None)
+        order = order_of(known[pulse][2] for pulse in ours)
         outcome = Standing(order, *(replies[-1] if task is not None else ())), [p.queue for p in pulses if p not in ours]
         return Change(commands, outcome) if commands else Answer(outcome)
 
