@@ -56,12 +56,13 @@ class Rereading:
             while said := os.read(self.descriptor, _AT_ONCE):
                 self._said += said
         except BlockingIOError:
-            return None
+            if not self._said.endswith(b"\n"):         # else whatever the handler's module has started may hold the pipe
+                return None
         os.close(self.descriptor)
         self.descriptor = None
         renewed = self._take(self._said) if self._said else None
         if renewed is None:
-            log.error("the configuration could not be read; everything stays as it is")
+            log.error("there is no new configuration to be had; everything stays as it is")
         return renewed
 
     def _ask(self, write: int) -> int:

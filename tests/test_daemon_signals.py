@@ -140,6 +140,19 @@ def test_hup_with_a_mistake_in_the_configuration_leaves_everything_as_it_is(prog
     assert outcome(programs.client, queue.enqueue("")).result == "done"
 
 
+def test_hup_with_a_handler_that_cannot_be_imported_leaves_everything_as_it_is(programs, queue):
+    listener = programs.listener("work:quick")
+    slots = listener.slots()
+    programs.write("raise RuntimeError('half deployed')")
+    listener.send(signal.SIGHUP)
+    listener.says("everything stays as it is")
+    assert "cannot import the handler work:quick: RuntimeError: half deployed" in listener.log
+    assert listener.slots() == slots and "replacing" not in listener.log
+    programs.write(WORK)
+    listener.send_again(signal.SIGHUP)
+    listener.says("replacing 1 listeners")
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR1])
 def test_one_that_comes_while_it_leaves_changes_nothing(programs, queue, number):
     listener = programs.listener("work:run")

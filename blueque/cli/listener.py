@@ -293,12 +293,17 @@ def _amounts(words: Sequence[str]) -> dict[str, int]:
 
 
 def _become_master(choices: list[object]) -> None:
-    from blueque.listener_main import CHOICES  # here: --help does without
+    from blueque.listener_main import CHOICES, Choices, check_work  # here: --help does without
     from blueque.rereading import ANSWER_TO
 
     if ANSWER_TO in os.environ:                        # a master asks what it should do from now on
-        with open(int(os.environ[ANSWER_TO]), "w") as answer:
-            json.dump(choices, answer)
+        descriptor = int(os.environ.pop(ANSWER_TO))
+        os.set_inheritable(descriptor, False)
+        sys.path.insert(0, os.getcwd())
+        if (refusal := check_work(Choices(*choices))) is not None:  # type: ignore[arg-type]  # as they come from JSON
+            raise Failure(CONFIGURATION, refusal)
+        with open(descriptor, "w") as answer:
+            answer.write(json.dumps(choices) + "\n")
         return
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
     arguments = [sys.executable, "-P", "-m", "blueque.listener_main", *_without_url(sys.argv[1:])]
