@@ -30,6 +30,7 @@ _LOOK_AT_HELD = 1.0
 _NOTIFY_EVERY = 1.0
 _SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
 _MOST_ADOPTERS = 1000
+_READY_AFTER = 10.0                                    # seconds in which listeners register, or Redis is not there
 
 
 class Master:
@@ -61,6 +62,7 @@ class Master:
         self._fork_at: list[float] = []                # when to fork the slots that are missing
         self._held: set[int] = set()                   # listeners of a former master whose slots are not free yet
         self._first = 0                                # the first signal that we were given
+        self._has_been_told = False                    # by a signal that we are to leave
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
         self._is_paused = False                        # our listeners take nothing until the next SIGUSR2
         self._rereading = rereading
@@ -68,7 +70,7 @@ class Master:
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
         self._board = mmap.mmap(-1, slots + _MOST_ADOPTERS) if self._notifier is not None else None
         self._places: dict[int, int] = {}              # pid of a slot -> where on the board it shows what it is
-        self._is_ready = False
+        self._is_ready, self._ready_at = False, time.monotonic() + _READY_AFTER
         self._order: int | None = None                 # the last signal we have passed on
         self._status = 0
         self._has_worked = False                       # a listener has lived long enough to have registered
@@ -91,7 +93,8 @@ class Master:
             now = time.monotonic()
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
-                self._obey(signal.SIGTERM)
+                self._begin_to_leave(signal.SIGTERM)
+                self._has_been_told = False            # the first signal that comes now says no more than that
                 if self._is_leaving:
                     return self._status
                 continue
@@ -127,14 +130,19 @@ class Master:
         return self._on_term == "leave" and self._first == signal.SIGTERM
 
     def _notify(self, notifier: Notifier) -> None:
-        """Tell systemd how many tasks run, and that we are ready once all listeners have registered for the first time."""
+        """Tell systemd how many tasks run, and that we are ready once all listeners have registered for the first time.
+
+        We are, too, when Redis is long in coming: what is started after us is not to wait for it as well.
+        """
         shown = [self._board[self._places[pid]] for pid in (*self._born, *self._adopters)] if self._board is not None else []
-        self._is_ready = self._is_ready or (not self._fork_at and slot.NEW not in shown)
+        new = len(self._fork_at) + shown.count(slot.NEW)
+        self._is_ready = self._is_ready or not new or time.monotonic() >= self._ready_at
         if self._is_ready:
             running = shown.count(slot.BUSY) + len(self._held)
             stopping = ["STOPPING=1"] if self._order is not None else []
             paused = ", paused" if self._is_paused else ""
-            notifier.tell("READY=1", *stopping, f"STATUS={running}/{self._slots} running{paused}")
+            unregistered = f", {new} not registered" if new else ""
+            notifier.tell("READY=1", *stopping, f"STATUS={running}/{self._slots} running{paused}{unregistered}")
 
     def _free_slots(self) -> None:
         """Take over the slots of listeners that a former master had left behind, and that have left now."""
@@ -198,16 +206,18 @@ class Master:
         # Several may have seen the same attempts, and those forked a moment ago are about to adopt them.
         now = time.monotonic()
         looking = sum(now - at < _SETTLED for at in self._adopters.values())
-        for _ in range(min(int(asked[-1]), _MOST_ADOPTERS) - looking):
+        for _ in range(min(int(asked[-1]) - looking, _MOST_ADOPTERS - len(self._adopters))):
             self._fork_slot(adopts_only=True)
 
     def _obey(self, number: int) -> None:
         if number in _ASIDE:
             self._obey_aside(number)
             return
-        if number == signal.SIGCHLD or self._echoes.is_one(number):
-            return
-        name = signals.signal_name(number)
+        if number != signal.SIGCHLD and not self._echoes.is_one(number):
+            self._begin_to_leave(number)
+
+    def _begin_to_leave(self, number: int) -> None:
+        name, was_told, self._has_been_told = signals.signal_name(number), self._has_been_told, True
         if self._order is None:
             self._first = number
             if number == signal.SIGTERM and self._on_term == "stop":
@@ -219,6 +229,8 @@ class Master:
             )
             log.warning("%s: taking nothing new; %s", name, then)
             self._pass_on(signal.SIGUSR2 if self._is_leaving else signal.SIGTERM)
+        elif self._order == signal.SIGTERM and not self._status and not was_told:
+            log.warning("%s: leaving already (again, after a second: stop the running tasks)", name)
         elif self._order == signal.SIGTERM and not self._status:
             log.warning("%s: stopping the running tasks", name)
             self._status = 128 + number

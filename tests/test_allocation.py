@@ -114,6 +114,18 @@ def test_after_its_time_it_takes_nothing_new_and_leaves_when_its_task_has_ended(
     assert programs.client.get_task(waiting).status == "pending"
 
 
+def test_the_first_signal_after_its_time_ends_no_task(programs, queue):
+    running = queue.enqueue("")
+    listener = start(programs, "work:run", "--max-runtime", "0.5s")
+    listener.says("--max-runtime is over")
+    until((programs.directory / "began").exists, what="the task")
+    listener.send(signal.SIGTERM)
+    listener.says("SIGTERM: leaving already")
+    (programs.directory / "go").touch()
+    assert listener.wait() == 0
+    assert programs.client.get_task(running).result == "done"
+
+
 def test_after_its_time_the_master_that_leaves_running_tasks_behind_goes_at_once(programs, queue):
     running = queue.enqueue("")
     listener = start(programs, "work:run", "--max-runtime", "1s", on_term="leave")

@@ -235,7 +235,7 @@ def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
         ("blueque-listener@.service", ["notify"]), ("blueque-metrics.service", ["exec"]),
         ("blueque-scheduler.service", ["notify"]),
     ]
-    assert values("blueque-listener@.service", "TimeoutStartSec") == ["infinity"]
+    assert values("blueque-listener@.service", "TimeoutStartSec") == ["5min"]
     assert values("blueque-scheduler.service", "WatchdogSec") == ["5min"]
     assert values("blueque-listener@.service", "WatchdogSec") == []      # that would kill it, and with it all its listeners
 

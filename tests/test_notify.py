@@ -10,7 +10,7 @@ import socket
 import time
 
 import pytest
-from running import Programs, outcome, until
+from running import Programs, outcome, patched, until
 
 from blueque.notify import Notifier
 
@@ -114,18 +114,20 @@ def test_a_listener_is_ready_when_its_slots_are_registered_and_tells_how_many_ar
     assert json.loads(outcome(programs.client, task_id).fields["result"]) == []
 
 
-def test_a_listener_is_not_ready_while_redis_is_away(programs, tmp_path):
+def test_a_listener_is_ready_without_redis_after_a_while_only(programs, tmp_path):
     systemd = Systemd(str(tmp_path / "notify"))
     with socket.socket() as nobody:                    # bound, and not listening: connections are refused
         nobody.bind(("127.0.0.1", 0))
         away = Programs(f"redis://127.0.0.1:{nobody.getsockname()[1]}/0", tmp_path)
         with away:
-            listener = away.listener("work:run", environ={"NOTIFY_SOCKET": str(tmp_path / "notify")}, is_awaited=False)
+            environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), **patched(master={"_READY_AFTER": 1.5})}
+            listener = away.listener("work:run", environ=environ, is_awaited=False)
             listener.says("waiting")
+            with pytest.raises(BlockingIOError):
+                systemd._socket.recv(4096)
+            systemd.hears("READY=1\nSTATUS=0/1 running, 1 not registered")
             listener.send(signal.SIGTERM)
             assert listener.wait() == 0
-        with pytest.raises(BlockingIOError):
-            systemd._socket.recv(4096)
     systemd.close()
 
 
