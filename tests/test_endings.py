@@ -309,7 +309,8 @@ def test_a_task_process_is_at_home_where_the_listener_was_started(programs, pyth
         "cwd": str(programs.directory), "stdin": "", "is_session_leader": True, "status": "started", "is_pid_ours": True,
         "id": task.id, "attempt": 1, "is_current": True,
         "environ": {
-            "BLUEQUE_TASK_ID": task.id, "BLUEQUE_QUEUE": "python", "BLUEQUE_ATTEMPT": "1",
+            "BLUEQUE_TASK_ID": task.id, "BLUEQUE_QUEUE": "python", "BLUEQUE_NODE": task.node, "BLUEQUE_ATTEMPT": "1",
+            "BLUEQUE_PROGRESS": str(programs.directory / "spool" / task.id / "1" / "progress"),
             "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / task.id / "1"),
             "BLUEQUE_CHECKPOINT": str(programs.directory / "spool" / task.id / "1" / "checkpoint.json"),
             "BLUEQUE_CHECKPOINT_DIR": str(programs.directory / "spool" / task.id / "1" / "checkpoint"),
