@@ -460,6 +460,7 @@ def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(answer, redis,
 
     code, seen = answer(typed, "cancel", "-q", "video", "--state", "pending")
 
+    assert max(map(len, seen.splitlines())) <= 80
     assert f"{number} tasks would be cancelled, none of which has started." in seen and "wait-00" in seen
     assert code == (0 if is_yes else 6)
     assert set(statuses(client, *[f"wait-{n:02}" for n in range(number)])) == {"cancelled" if is_yes else "pending"}
@@ -482,6 +483,20 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
     assert statuses(client, "wait-00", "wait-01", "later") == ["cancelled"] * 3
     assert client.get_task("runs-1").cancel is not None
     assert run("cancel", "-q", "video", "--state", "pending").stderr == "no such tasks\n"
+
+
+def test_where_there_are_more_than_go_at_a_time_the_exit_code_says_so(redis, client, url, monkeypatch):
+    waiting(redis, 9)
+    monkeypatch.setattr(cancel_verb, "MOST", 8)
+
+    def cancel_all():
+        arguments = ["cancel", "-q", "video", "--yes"]
+        return CliRunner().invoke(blueque, arguments, obj=Invocation(url=url), standalone_mode=False)
+
+    first = cancel_all()
+    assert (first.return_value, "there are more" in first.stderr, len(first.stdout.splitlines())) == (75, True, 8)
+    assert cancel_all().return_value == 0
+    assert set(statuses(client, *[f"wait-{n:02}" for n in range(9)])) == {"cancelled"}
 
 
 @pytest.mark.parametrize("arguments", [

@@ -14,7 +14,7 @@ from blueque import settings
 from blueque.cli import show
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import TIMED_OUT
+from blueque.cli.failure import ATTENTION, TIMED_OUT
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = ("pending", "scheduled", "reserved", "started")
 MOST = 10_000                                          # tasks at a time
+IN_A_ROW = 7                                           # ids, with 80 columns
 SHOWN = 20                                             # of them, before it asks
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0                 # seconds between two looks at what is to end
 
@@ -99,7 +100,8 @@ def cancel(
     What is written as a duration, 3600 or 2m, is one behind --wait, and no ID.
 
     ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
-    cancelled, 6 when nobody said yes, 124 when the wait was over first.
+    cancelled, 6 when nobody said yes, 75 when a queue has more than 10,000 of them, of which the first are cancelled, and
+    124 when the wait was over first.
     """
     if bool(ids) == bool(patterns):
         raise click.UsageError("say which: ID..., or --queue QUEUE")
@@ -138,7 +140,7 @@ def _of_queues(inspector: Inspector, patterns: Sequence[str], states: Sequence[s
     listing = inspector.listing(queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST)
     if listing.has_more:
         show.talk(f"These are the first {MOST}; there are more: say it again then.")
-    return list(listing.tasks), 0
+    return list(listing.tasks), ATTENTION if listing.has_more else 0
 
 
 def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
@@ -187,7 +189,8 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bo
 def _some(tasks: Sequence[Task]) -> list[str]:
     """Return lines with the ids of the first of them."""
     ids = [show.clean(show.short_id(task.id)) for task in tasks[:SHOWN]]
-    return [f"  {'  '.join(ids)}" + (f"  and {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else "")]
+    rows = [f"  {'  '.join(ids[place : place + IN_A_ROW])}" for place in range(0, len(ids), IN_A_ROW)]
+    return [*rows, f"  and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else rows
 
 
 def _cancel(
