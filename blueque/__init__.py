@@ -12,6 +12,7 @@ from blueque.version import __version__
 
 if _typing.TYPE_CHECKING:
     from blueque.archives import archive
+    from blueque.bulk import Count
     from blueque.client import Client
     from blueque.config import Config
     from blueque.errors import (
@@ -60,11 +61,12 @@ if _typing.TYPE_CHECKING:
     from blueque.processor import Processor
     from blueque.queue import Queue
     from blueque.retry import Retry
-    from blueque.running_task import current_task
+    from blueque.running_task import RunningTask, current_task
     from blueque.selection import Ordered, ReducedLottery, RoundRobin
     from blueque.task import Task
     from blueque.task_id import TaskId
     from blueque.verdicts import Fail, HandBack, RetryLater
+    from blueque.work import Handler
 
 __all__ = [
     "ArchiveRefused",
@@ -76,10 +78,12 @@ __all__ = [
     "Config",
     "ConfigRefused",
     "Contended",
+    "Count",
     "Fail",
     "FeedTaken",
     "ForkingRunner",
     "HandBack",
+    "Handler",
     "Inspector",
     "InvalidInput",
     "InvalidType",
@@ -110,6 +114,7 @@ __all__ = [
     "RetryLater",
     "RoundRobin",
     "RunDropped",
+    "RunningTask",
     "SnapshotGone",
     "SparkEnded",
     "SpoolRefused",
@@ -132,9 +137,11 @@ _LAZY = {
     **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
     "Client": "blueque.client",
     "Config": "blueque.config",
+    "Count": "blueque.bulk",
     "Fail": "blueque.verdicts",
     "ForkingRunner": "blueque.forking_runner",
     "HandBack": "blueque.verdicts",
+    "Handler": "blueque.work",
     "Inspector": "blueque.inspector",
     "Listener": "blueque.listener",
     "ListenerGroup": "blueque.listener_group",
@@ -145,6 +152,7 @@ _LAZY = {
     "Retry": "blueque.retry",
     "RetryLater": "blueque.verdicts",
     "RoundRobin": "blueque.selection",
+    "RunningTask": "blueque.running_task",
     "Task": "blueque.task",
     "TaskId": "blueque.task_id",
     "archive": "blueque.archives",
@@ -153,11 +161,13 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_importlib.import_module(_LAZY[name]), name)
-    return found
+if not _typing.TYPE_CHECKING:                          # a type checker would take any name for known
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(_importlib.import_module(_LAZY[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:

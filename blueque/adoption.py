@@ -7,6 +7,7 @@ listeners of this host; and the spool, which also knows attempts that Redis has 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Candidate(NamedTuple):
     """An attempt that somebody should take over.
 
     task: as it is now, or, if it has been given up or run again, as it was reserved for this attempt.
-    kind: orphan, its listener is dead; lost, it was given up in error; superseded, it has a newer attempt or was ended.
+    kind: orphan, its listener is dead, or it is in our own list; unstarted, Redis has lost that we started it; lost,
+    it was given up in error; superseded, it has a newer attempt or was ended.
     """
 
     task: Task
@@ -51,37 +53,59 @@ class Adoption:
 
         orphans: started tasks of dead listeners of this host.
         """
-        found: list[Candidate] = []
-        for task in [*self._own_former(), *orphans]:
-            if not self._listeners.has(task.queue):    # of another program's making
-                continue
-            attempt = self._spool.find(task.id, task.token)
-            if attempt is not None:
-                found.append(Candidate(task, attempt, task.pid or 0, "orphan"))
-            elif task.id not in self._told:
-                self._told.add(task.id)
-                log.warning(
-                    "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
-                    "blueque-listener with that --spool, and it will be adopted", task.id, task.files,
-                )
+        found = self.of_our_lists()
+        for task in orphans:
+            if self._listeners.has(task.queue):        # else of another program's making
+                found += self._orphan(task, self._spool.find(task.id, task.token))
         if time.monotonic() >= self._next_look_at_spool:
             self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
             found += self._in_spool({candidate.attempt.path for candidate in found})
         return found
 
-    def _own_former(self) -> list[Task]:
-        """Return the started tasks that a former life of this listener has left in our lists; release the reserved ones."""
-        started = []
+    def of_our_lists(self, watched: str | None = None) -> list[Candidate]:
+        """Return the attempts in our own lists but for the one that we watch.
+
+        Those that have not begun are released. A former life of this listener may have left them there, or Redis
+        has lost how they ended, as after a failover.
+        """
+        found: list[Candidate] = []
         for task in self._listeners.held():
+            if task.id == watched:
+                continue
+            attempt = self._spool.find(task.id, task.token)
             if task.status == "started":
-                started.append(task)
+                found += self._orphan(task, attempt or self._removed(task))
+            elif attempt is not None and attempt.has_begun():
+                found.append(_unstarted(task, attempt))
             else:
-                log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
-                try:
-                    self._listeners.of(task.queue).release(task, "former_life")
-                except NotOwner as error:              # cancelled meanwhile
-                    log.info("%s", error)
-        return started
+                self._release(task)
+        return found
+
+    def _orphan(self, task: Task, attempt: Attempt | None) -> list[Candidate]:
+        if attempt is not None:
+            return [Candidate(task, attempt, task.pid or 0, "orphan")]
+        if task.id not in self._told:
+            self._told.add(task.id)
+            log.warning(
+                "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
+                "blueque-listener with that --spool, and it will be adopted", task.id, task.files,
+            )
+        return []
+
+    def _removed(self, task: Task) -> Attempt | None:
+        """Return the attempt of ours if its process and its files are gone: nothing can tell how it ended."""
+        path = (task.files or "").partition(":")[2]
+        is_here = process.shares_pids(task.fields)
+        is_gone = is_here and not process.is_alive(task.pid or 0, task.fields)
+        has_word = not path or os.path.lexists(path)
+        return self._spool.attempt_at(path) if is_gone and not has_word else None
+
+    def _release(self, task: Task) -> None:
+        log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
+        try:
+            self._listeners.of(task.queue).release(task, "former_life")
+        except NotOwner as error:                      # cancelled meanwhile
+            log.info("%s", error)
 
     def _is_alone(self, task: Task) -> bool:
         """Tell whether a started task's listener has been found dead; of another boot or container that takes its lease."""
@@ -113,6 +137,14 @@ class Adoption:
             elif kind == "watched" and not is_running and attempt.has_exit() and self._is_alone(task):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
+
+
+def _unstarted(task: Task, attempt: Attempt) -> Candidate:
+    """Return an attempt of ours that has begun, with what Redis has lost of its process."""
+    pid, ticks = attempt.process
+    # Not the ticks of the process that has the pid now: that one may be another's.
+    identity = {name: str(value) for name, value in process.identity(pid).items()} | {"pid_start": str(ticks)}
+    return Candidate(Task(task.id, {**task.fields, **identity}), attempt, pid, "unstarted")
 
 
 def _kind(task: Task, then: Task, is_of_use: bool) -> str:

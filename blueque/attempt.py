@@ -6,19 +6,30 @@ things: it has the names `reported`, `wanted` and `open/[pid]-[start]` as well, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import logging
 import os
+import stat
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from blueque import gauge
+from blueque import gauge, plain_files
+from blueque.exit_records import usable, usable_ending
+from blueque.plain_files import NotPlain, remove, replace, write_whole
 from blueque.wording import one_line
 
+log = logging.getLogger("blueque")
+
+T = TypeVar("T")
+
+MAX_BEGINNING = 64                                     # bytes at the end of `task` that say when it began
 STOP = "stop"                                          # the file that asks the task to come to an end
 WANTED = "wanted"                                      # the file that says that the next attempt may go on from here
 ASKED = "asked"                                        # there as long as it is asked, whether it has removed that or not
+STACK = "stack"                                        # what was asked for of where the task is
 MAX_PROGRESS = 1000                                    # bytes of the file `progress` that are read
 
 
@@ -33,22 +44,44 @@ class Attempt:
         self.path = path
         self._room = room
         self._link = link
+        self._failed: set[str] = set()                 # kinds of looks that have failed
+
+    def guarded(self, kind: str, look: Callable[[], T], otherwise: T) -> T:
+        """Return what `look` returns, or `otherwise` if it raises, which is logged once for each kind.
+
+        kind: what it looks at, in a word or two. The task may have left anything in the files.
+        """
+        try:
+            return look()
+        except Exception:
+            self.log_failure(kind)
+            return otherwise
+
+    def log_failure(self, kind: str) -> None:
+        """Log the exception that a look at the files has raised, once for each kind."""
+        if kind not in self._failed:
+            self._failed.add(kind)
+            log.exception("cannot read the %s of the attempt in %s; going on without", kind, self.path)
 
     def read_task(self) -> tuple[str, dict[str, str]]:
         """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
-        with open(f"{self.path}/task", "rb") as file:
-            return _parse_task(self.path, file.read())
+        written = parse_task(plain_files.read(self._task_file))
+        return written["id"], written["fields"]
+
+    @property
+    def _task_file(self) -> str:
+        """The file `task`: by the name that the task cannot change, if there is one."""
+        return self._link or f"{self.path}/task"
 
     def write_parameters(self, text: str) -> str:
         """Write what a program gets on its standard input, and return the path."""
         path = f"{self.path}/parameters"
-        with open(path, "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
+        write_whole(path, text.encode("utf-8", "surrogateescape"), is_synced=False)
         return path
 
     def begin(self) -> None:
         """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets."""
-        descriptor = os.open(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
+        descriptor = plain_files.open_plain(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, b"\n%.3f" % time.monotonic())
         finally:
@@ -57,21 +90,28 @@ class Attempt:
     def began_at(self) -> float | None:
         """Return when it began, on the monotonic clock; None when it has not, or nobody could write it down."""
         try:
-            return float(self._beginning() or "")
+            began = float(self._beginning() or "")
         except ValueError:
             return None
+        now = time.monotonic()
+        return min(began, now) if 0 <= began <= now + 1 else None      # else the task has written there
 
     def has_begun(self) -> bool:
         """Tell whether the task has begun to run; True when that cannot be told."""
         return self._beginning() is not None
 
     def _beginning(self) -> str | None:
+        """Return the last line of the file `task`, if it has more than one; None: it is as `Spool.create` has left it."""
         try:
-            with open(f"{self.path}/task", "rb") as file:
-                _, separator, text = file.read().partition(b"\n")
-        except OSError:                                # removed, or not to be read now: it may have begun
+            end = plain_files.tail(self._task_file, MAX_BEGINNING)
+            _, separator, text = end.rpartition(b"\n")
+            if separator:
+                return text.decode("utf-8", "replace")
+            content = plain_files.read(self._task_file)
+            parse_task(content)
+        except (OSError, ValueError):                  # the task has written there, or nobody can tell: it may have begun
             return ""
-        return text.decode("utf-8", "replace") if separator else None
+        return "" if b"\n" in content else None        # "": it has begun, and has written behind that
 
     def has_ended(self) -> bool:
         """Tell whether there is word of its end."""
@@ -92,14 +132,15 @@ class Attempt:
                 raise
             os.rename(self._room, new)                 # its blocks are ours already: a full disk cannot refuse them
             write_whole(new, content)
-        os.rename(new, f"{self.path}/exit")
+        replace(new, f"{self.path}/exit")
 
     def read_exit(self) -> dict[str, Any] | None:
         """Return how the attempt ended, or None when it left no record. Raises OSError when that cannot be told now."""
         # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON only when it is whole.
         for name in ("exit", "exit.new"):
-            record = _read_json(f"{self.path}/{name}")
-            if record is not None and "status" in record:
+            content = _read_json(f"{self.path}/{name}")
+            record = usable(content) if content is not None else None
+            if record is not None:
                 return record
         return None
 
@@ -119,20 +160,45 @@ class Attempt:
             remove(self._link)
             os.link(f"{self.path}/task", self._link)
 
+    @property
+    def process(self) -> tuple[int, int]:
+        """The process that runs or ran it: pid and start ticks.
+
+        (0, 0) when the end has been reported, or no process is noted.
+        """
+        pid, _, ticks = os.path.basename(self._link or "").partition("-")
+        return (int(pid), int(ticks)) if pid.isdecimal() and ticks.isdecimal() else (0, 0)
+
     def mark_reported(self, is_wanted: bool = False) -> None:
         """Note that Redis knows the end: from now on the directory may be pruned.
 
         is_wanted: the next attempt may go on from what is in it, so it is not to be among the first that go.
         """
-        mark = f"{self.path}/reported"
-        if is_wanted and not self.is_wanted():
-            os.link(f"{self.path}/task", f"{self.path}/{WANTED}")
         try:
-            os.link(f"{self.path}/task", mark)
-        except FileExistsError:
-            return self.close()
-        os.utime(mark)
+            if is_wanted and not self.is_wanted():
+                self._mark(WANTED)
+            if self._mark("reported"):
+                os.utime(f"{self.path}/reported", follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError, NotPlain):
+            pass                                       # the task has removed its directory: nothing to prune
+        except PermissionError:                        # the task has closed its directory to us: waiting does not help
+            self.close()
+            raise
         self.close()
+
+    def _mark(self, name: str) -> bool:
+        """Make a file with this name, for others to see; False: there is one. Raises OSError."""
+        path = f"{self.path}/{name}"
+        try:
+            os.link(self._task_file, path)
+        except FileExistsError:
+            return False
+        except OSError:                                # the task has removed it, or put a directory there
+            try:
+                os.close(plain_files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return False
+        return True
 
     def is_wanted(self) -> bool:
         """Tell whether the next attempt may go on from what is in the directory."""
@@ -146,21 +212,24 @@ class Attempt:
         """Take it out of the attempts whose end Redis does not know."""
         if self._link is not None:
             remove(self._link)
+            self._link = None
 
     def write_ending(self, ending: Mapping[str, Any]) -> None:
         """Note how the process ended, as its reaper saw it, for whoever reports it."""
         try:
             write_whole(f"{self.path}/status.new", json.dumps(ending).encode())
-            os.rename(f"{self.path}/status.new", f"{self.path}/status")
+            replace(f"{self.path}/status.new", f"{self.path}/status")
         except OSError:                                # a full disk: its end is then not known, and it counts as lost
-            remove(f"{self.path}/status.new")
+            with contextlib.suppress(OSError):
+                remove(f"{self.path}/status.new")
 
     def read_ending(self) -> dict[str, Any] | None:
         """Return what its reaper noted, as `process.Reaped` has it; None when nobody has, or it cannot be read."""
         try:
-            return _read_json(f"{self.path}/status")
+            content = _read_json(f"{self.path}/status")
         except OSError:
             return None
+        return usable_ending(content) if content is not None else None
 
     def ask_to_stop(self, reason: str) -> None:
         """Have the task know that it should come to an end, and why, in a word. Raises OSError."""
@@ -168,16 +237,11 @@ class Attempt:
             return
         path = f"{self.path}/{STOP}"
         try:
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                file.write(f"{reason}\n")
-            os.rename(f"{path}.new", path)
+            write_whole(f"{path}.new", f"{reason}\n".encode(), is_synced=False)
+            replace(f"{path}.new", path)
         except OSError:                                # a full disk has room for a name
-            if not os.path.exists(path):
-                os.link(f"{self.path}/task", path)
-        try:
-            os.link(f"{self.path}/task", f"{self.path}/{ASKED}")
-        except FileExistsError:
-            pass
+            self._mark(STOP)
+        self._mark(ASKED)
 
     def withdraw_stop(self) -> None:
         """Ask for it no longer, unless the task has taken notice. Raises OSError."""
@@ -185,6 +249,8 @@ class Attempt:
             os.unlink(f"{self.path}/{STOP}")
         except FileNotFoundError:
             return
+        except IsADirectoryError:
+            remove(f"{self.path}/{STOP}")
         remove(f"{self.path}/{ASKED}")
 
     def has_taken_notice(self) -> bool:
@@ -198,25 +264,23 @@ class Attempt:
     def wrote_progress(self) -> float | None:
         """Return when the file `progress` was written last, in Unix seconds; None: it was not."""
         try:
-            return os.stat(f"{self.path}/progress").st_mtime
+            status = os.stat(f"{self.path}/progress")
         except OSError:
             return None
+        return status.st_mtime if stat.S_ISREG(status.st_mode) else None
 
     def read_progress(self) -> str:
         """Return what the file `progress` says, in a line; empty when there is none, or nothing in it."""
         try:
-            with open(f"{self.path}/progress", "rb") as file:
-                return one_line(file.read(MAX_PROGRESS).decode("utf-8", "replace"))
+            said = plain_files.head(f"{self.path}/progress", MAX_PROGRESS, may_be_link=True)
         except OSError:
             return ""
+        return one_line(said.decode("utf-8", "replace"))
 
     def tail(self, name: str, size: int) -> str:
         """Return the last bytes of a file as text; empty when there is no such file."""
         try:
-            with open(f"{self.path}/{name}", "rb") as file:
-                file.seek(0, os.SEEK_END)
-                file.seek(max(0, file.tell() - size))
-                return file.read().decode("utf-8", "replace")
+            return plain_files.tail(f"{self.path}/{name}", size).decode("utf-8", "replace")
         except OSError:
             return ""
 
@@ -227,44 +291,26 @@ def is_wanted(path: str) -> bool:
 
 
 def _read_json(path: str) -> dict[str, Any] | None:
-    """Return the JSON object in the file, or None: it is not there, or not whole."""
+    """Return the JSON object in the file, or None: there is none that is whole. Raises OSError."""
     try:
-        with open(path, "rb") as file:
-            content = json.loads(file.read())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        content = json.loads(plain_files.read(path))
+    except (FileNotFoundError, NotADirectoryError, NotPlain, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
 
-def _parse_task(path: str, content: bytes) -> tuple[str, dict[str, str]]:
+def parse_task(content: bytes) -> dict[str, Any]:
+    """Return what the first line of a file `task` says: id, path, fields and room. Raises ValueError.
+
+    The last is the name of the room that its listener has set aside, or None: see `spool.Spool.want_of_room`.
+    """
     try:
         written = json.loads(content.partition(b"\n")[0].decode("utf-8", "surrogateescape"))
-        return written["id"], written["fields"]
-    except (KeyError, TypeError):
-        raise ValueError(f"{path}/task is not what we have written") from None
-
-
-def remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-
-
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at first, and then refuses."""
-    written = 0
-    while written < len(content):
-        written += os.pwrite(descriptor, content[written:], written)
-
-
-def write_whole(path: str, content: bytes) -> None:
-    """Write over what is there, and wait until it is on the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    try:
-        write_all(descriptor, content)
-        if os.fstat(descriptor).st_size > len(content):
-            os.ftruncate(descriptor, len(content))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        found = {"room": None, "path": "", **written}
+        fields = found["fields"]
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError("the file `task` is not what we have written") from None
+    texts = (found["id"], found["path"], *fields.values()) if isinstance(fields, dict) else (None,)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("the file `task` is not what we have written")
+    return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from blueque import checkpoint_files, process, records
@@ -15,7 +16,7 @@ from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup
 from blueque.orders import Order, OrderCame, Orders
-from blueque.places import LOST, WAITING
+from blueque.places import HELD, LOST, WAITING
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
 from blueque.recovery import last_seen
@@ -23,6 +24,7 @@ from blueque.retry import Retry
 from blueque.task import Task
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep
+from blueque.values import count_of
 from blueque.watch import Watch
 
 log = logging.getLogger("blueque")
@@ -33,6 +35,7 @@ WORD_OF_END = 2.0                                      # seconds for whoever rea
 STEP = 0.02
 UNREADABLE = 60.0                                      # seconds for which an exit record that cannot be read is tried again
 LOOK_AGAIN = 2.0
+BY_LISTENER = ("cancelled", "stopped")                 # error types of ends that are no failures
 ANSWER = 1.0                                           # seconds; for what a task says, no longer
 
 
@@ -41,6 +44,7 @@ class Attending:
 
     children: returns the children that have come to us from the task with that pid; None when that cannot be told.
     on_orphans: called when attempts are found that somebody else has to adopt, for we are busy.
+    on_unwatched: called with the id of the task that we watch when our own lists have others besides.
     """
 
     def __init__(
@@ -52,26 +56,41 @@ class Attending:
         upkeep: Upkeep,
         children: Callable[[int], set[int] | None],
         on_orphans: Callable[[], None],
+        on_unwatched: Callable[[str], None],
         trouble: Trouble,
     ) -> None:
         self._client, self._listeners, self._defaults = client, listeners, defaults
         self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
+        self._on_unwatched = on_unwatched
         self.left_alone: set[int] = set()              # children of ours that another listener has adopted
         self._trouble = trouble
+        self._gone = Trouble("")                       # our task, from Redis
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = client.with_patience(0)
         self._telling.wait_with(self._has_answer_soon)
 
     def attend(self, watch: Watch) -> None:
         """See the attempt to its end, and record it."""
+        self._gone = Trouble(f"Redis has task={watch.task.id} again", logging.ERROR)
         publisher = Publisher(self._telling, watch.attempt, self._defaults.log_limit)
         if not self._watch(watch, publisher):
             self.left_alone.add(watch.pid)
             watch.close()
             return
-        record = self._record(watch)
-        self._report(watch, record, publisher)
+        self._report(watch, self._record(watch), publisher, functools.partial(self._insist, watch))
+        self._upkeep.take_unwatched()                  # seen before the end was reported
         watch.close()
+
+    def report_once(self, watch: Watch) -> None:
+        """Report the end of an attempt whose process is gone, while we watch another one.
+
+        Raises what Redis refuses.
+        """
+        publisher = Publisher(self._telling, watch.attempt, self._defaults.log_limit)
+        try:
+            self._report(watch, self._record(watch), publisher, lambda action: action())
+        finally:
+            watch.close()
 
     def bury(self, watch: Watch) -> None:
         """Wait for the end of a process whose gate stays closed."""
@@ -108,7 +127,7 @@ class Attending:
         listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None and not self._has_ended(watch):
             if self._orders.now is Order.STOP:
-                watch.end("stopped", "stopped by operator")
+                watch.end("stopped", self._orders.why_stopped)
             elif self._orders.wants_end:
                 watch.ask("drain")
             if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
@@ -121,6 +140,8 @@ class Attending:
             standing = self._upkeep.keep_up(watch.task.id)
             if self._upkeep.has_orphans:
                 self._on_orphans()
+            if self._upkeep.has_unwatched(watch.task.id):
+                self._on_unwatched(watch.task.id)
             if standing is not None and not self._obey(watch, standing):
                 return False
             watch.step()
@@ -152,10 +173,10 @@ class Attending:
         try:
             seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
             self._listeners.watch_orders(seconds, lambda waiting: self._is_answered(waiting, watch, publisher, seconds))
-            self._trouble.tell(None)
+            self._trouble.tell(None, duty="orders")
         except (RedisAway, RedisRefused) as error:
-            self._trouble.tell(str(error), "still watching the task")
-            return time.monotonic() + self._trouble.pause()
+            self._trouble.tell(error, "still watching the task", duty="orders")
+            return time.monotonic() + self._trouble.pause("orders")
         return 0.0
 
     def _is_answered(self, connection: Connection, watch: Watch, publisher: Publisher, seconds: float) -> bool:
@@ -179,11 +200,14 @@ class Attending:
         is_newest = standing.token == task.token
         if watch.reason == "superseded":
             return True                                # whatever becomes of the task, it is not ours to put back
-        if self._has_been_forgotten(watch, standing.status, standing.attempt, standing.created):
+        if self._has_been_forgotten(watch, standing._asdict()):
             self._take_back(watch, lambda: listener.reassert(task, watch.pid))
-        elif standing.status is None:
-            log.error("task=%s is gone from Redis; it runs on, and how it ends will stay in %s", task.id, watch.attempt.path)
-        elif is_newest and standing.status == "failed" and standing.error_type in LOST:
+            return True
+        is_gone = standing.status is None
+        self._gone.tell(f"task={task.id} is gone from Redis" if is_gone else None, _stays(watch))
+        if is_gone:
+            return True
+        if is_newest and standing.status == "failed" and standing.error_type in LOST:
             self._take_back(watch, lambda: listener.restore(task, watch.pid, task.started or time.time()))
         elif is_newest and standing.status == "started" and standing.node != task.node:
             log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
@@ -206,24 +230,27 @@ class Attending:
             except (RedisAway, RedisRefused, Contended) as error:
                 log.warning("cannot decline the stack of task=%s: %s", watch.task.id, error)
 
-    def _has_been_forgotten(
-        self, watch: Watch, status: str | None, attempt: str | None, created: str | None
-    ) -> bool:
+    def _has_been_forgotten(self, watch: Watch, known: Mapping[str, Any]) -> bool:
         """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good.
 
         After that, its key may have made another task, which has the same id and not the same `created`.
+        If another attempt has been taken meanwhile, that one owns the task, whatever its number.
+
+        known: status, token, attempt and created, as Redis has them.
         """
-        if status is None:
+        if known.get("status") is None:
             # While we were away for a time, it may have run again and been deleted.
             return self._listeners.of(watch.task.queue).instance == watch.instance
-        return created == watch.task.fields.get("created") and _whole(attempt) < (watch.task.attempt or 0)
+        if known["status"] in HELD and known.get("token") != watch.task.token:
+            return False
+        is_same = known.get("created") == watch.task.fields.get("created")
+        return is_same and count_of(known.get("attempt")) < (watch.task.attempt or 0)
 
     def _take_back(self, watch: Watch, take: Callable[[], Task | None]) -> None:
         try:
             taken = take()
-            if taken is None:
-                log.error("task=%s is not ours any more; it runs on, and how it ends will stay in %s",
-                          watch.task.id, watch.attempt.path)
+            reason = f"task={watch.task.id} is not ours any more" if taken is None else None
+            self._gone.tell(reason, _stays(watch))
             watch.task = taken or watch.task
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             log.warning("task=%s: %s; the next beat will try again", watch.task.id, error)
@@ -263,6 +290,9 @@ class Attending:
                 watch.attempt.write_exit(record)
             except OSError as error:
                 log.error("cannot write the exit record: %s", error)
+        error_type = record.get("error_type")
+        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
+            watch.reason = error_type                  # Redis has lost that it was told so once
         return record
 
     def _read_exit(self, watch: Watch) -> records.Record | None:
@@ -271,10 +301,13 @@ class Attending:
         while True:
             try:
                 return watch.attempt.read_exit()
-            except OSError as error:
-                log.error("cannot read how task=%s ended, in %s: %s", watch.task.id, watch.attempt.path, error.strerror)
+            except (OSError, MemoryError):
+                watch.attempt.log_failure("exit record")
                 if time.monotonic() >= deadline:
                     return None
+            except Exception:                          # it is not ours: the task has written it
+                watch.attempt.log_failure("exit record")
+                return None
             self._orders.look(LOOK_AGAIN)
             self._upkeep.keep_up(watch.task.id)
 
@@ -288,8 +321,11 @@ class Attending:
             self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
         return process.Reaped(**noted) if noted is not None else None
 
-    def _report(self, watch: Watch, record: records.Record | None, publisher: Publisher) -> None:
-        """Tell Redis how it ended, however long that takes."""
+    def _report(
+        self, watch: Watch, record: records.Record | None, publisher: Publisher,
+        do: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """Tell Redis how it ended. do: calls what does so, perhaps until Redis does it."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry
         said = records.last_words(record) if record is not None or watch.attempt.has_begun() else ""
@@ -312,12 +348,12 @@ class Attending:
 
         try:
             try:
-                self._insist(watch, report)
+                do(report)
             except NotOwner:
-                if watch.reason == "superseded" or not self._insist(watch, lambda: self._put_back(watch)):
+                if watch.reason == "superseded" or not do(lambda: self._put_back(watch)):
                     raise
                 processor = self._client.get_processor(watch.task)
-                self._insist(watch, report)
+                do(report)
         except NotOwner as error:
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
         except OrderCame:
@@ -337,7 +373,7 @@ class Attending:
     def _put_back(self, watch: Watch) -> bool:
         """Have Redis know the attempt again, if it has forgotten it, so that its end can be reported."""
         fields = self._client.get_task(watch.task.id).fields
-        if not self._has_been_forgotten(watch, fields.get("status"), fields.get("attempt"), fields.get("created")):
+        if not self._has_been_forgotten(watch, fields):
             return False
         try:
             task = self._listeners.of(watch.task.queue).reassert(watch.task, watch.pid)
@@ -385,5 +421,5 @@ def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
+def _stays(watch: Watch) -> str:
+    return f"it runs on, and how it ends will stay in {watch.attempt.path}"

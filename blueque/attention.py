@@ -124,7 +124,10 @@ def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern
 
 def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) -> Iterator[Concern]:
     if line.pending and states.keys().isdisjoint(_SERVING):
-        idle = [f"{len(states[state])} {state}" for state in ("silent", "draining", "paused") if state in states]
+        idle = [
+            f"{count(len(states[state]), 'listener')} {state}"
+            for state in ("silent", "draining", "paused") if state in states
+        ]
         waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
         why = f"blueque why {show.short_id(line.first)}" if line.first else commands.serve(line.queue)
         yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from blueque import limits, protocol
 from blueque.batches import Batches, Column, Plan
@@ -43,7 +43,7 @@ class Common(TypedDict, total=False):
     priority: int
     resources: Mapping[str, int | str] | None
     lock: str | tuple[str, int] | None
-    retry: Retry | Literal[False] | None
+    retry: Retry | int | None
     time_limit: float | str | None
     stall_limit: float | str | None
     memory_limit: int | str | None
@@ -161,9 +161,14 @@ class ManyTasks:
         """
         return KeyedRun(self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options))
 
-    def join_staging(self, record: Mapping[str, Any], **options: Unpack[Common]) -> Staging:
-        """The same for what `open_staging` has opened."""
-        return Staging(self._redis, self._join(record, "staged", "stream"), self._max_bytes, self.fields_of(**options))
+    def join_staging(self, record: Mapping[str, Any], owner: str = "", **options: Unpack[Common]) -> Staging:
+        """Return a run that `open_staging` has opened in another process, to stage some of its rows.
+
+        record, options: as for `join_run`. owner: the `staging.owner_of` the process without which nothing of what is
+        staged here will be committed; empty: no single process decides that.
+        """
+        joined = self._join(record, "staged", "stream")
+        return Staging(self._redis, joined, self._max_bytes, self.fields_of(**options), owner)
 
     def fields_of(
         self,
@@ -171,7 +176,7 @@ class ManyTasks:
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
-        retry: Retry | Literal[False] | None = None,
+        retry: Retry | int | None = None,
         **its_limits: Any,
     ) -> Options:
         """Return the fields of a task that is given these options of `enqueue`, with what the configuration adds."""

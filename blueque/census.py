@@ -32,7 +32,8 @@ _OF_A_QUEUE = {
     **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")},
     "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset", "feeds": "zset",
 }
-_FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))     # hashes, of which an audit knows no more
+_FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))
+_HASHES = (*_FEEDS, keys.archive(""))                  # of which an audit knows no more
 _OF_A_TASK = {
     keys.log(""): "stream", keys.log_head(""): "stream", keys.history(""): "list", keys.recent(""): "list",
     keys.checkpoint(""): "hash",
@@ -71,7 +72,7 @@ def take(redis: Redis) -> Census:
     _read_belongings(picture, types)
     run_census.read(redis, picture, types, queues, _expect)
     for key in types:
-        if key.startswith(_FEEDS):
+        if key.startswith(_HASHES):
             _expect(picture, types, key, "hash", None)
     pairs = _pairs(redis, picture, types, rolls)
     for queue, node in pairs:
@@ -202,8 +203,8 @@ def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[st
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.archive(""),
-              keys.snapshot(""), *_FEEDS, *_OF_A_TASK, *_NUMBERS, *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.snapshot(""),
+              *_HASHES, *_OF_A_TASK, *_NUMBERS, *[_key(kind, "") for kind in _OF_A_QUEUE])
     for key in types:
         if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue

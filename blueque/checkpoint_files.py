@@ -14,7 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.attempt import write_all
+from blueque import plain_files
+from blueque.plain_files import write_all, write_whole
 
 if TYPE_CHECKING:
     import tarfile
@@ -23,8 +24,6 @@ VALUE, DIRECTORY, KNOWN = "checkpoint.json", "checkpoint", "checkpoint.known"
 MOST_ENTRIES = 1000                                    # of a directory that travels
 UNPACKED = 16                                          # times as much as it may take packed, it may take before
 HEADERS = 1536                                         # bytes that a file takes in a tar besides its own, at most as a rule
-
-_GONE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
 
 # What tells a file from what it was: inode, size, and when it was written, in nanoseconds.
 Mark = tuple[int, int, int]
@@ -74,11 +73,10 @@ def exists(directory: str) -> bool:
     return mark(directory) is not None or bool(known(directory)) or bool(entries(directory))
 
 
-def read(directory: str) -> str | None:
-    """Return the value, as JSON; None: there is none, or it is no JSON."""
+def read(directory: str, limit: int = plain_files.MOST) -> str | None:
+    """Return the value, as JSON; None: there is none, it is no JSON, or takes more than `limit` bytes."""
     try:
-        with open(f"{directory}/{VALUE}", "rb") as file:
-            text = file.read().decode()
+        text = plain_files.read(f"{directory}/{VALUE}", limit, may_be_link=True).decode()
     except (OSError, ValueError):
         return None
     return text if is_json(text) else None
@@ -97,23 +95,22 @@ def is_json(text: str) -> bool:
 def known(directory: str) -> frozenset[str]:
     """Return of which parts Redis may have something: value, files."""
     try:
-        with open(f"{directory}/{KNOWN}", encoding="ascii", errors="replace") as file:
-            return frozenset(file.read().split())
+        words = plain_files.head(f"{directory}/{KNOWN}", 100).decode("ascii", "replace").split()
     except OSError:
         return frozenset()
+    return frozenset(words) & {"value", "files"}
 
 
 def note_known(directory: str, parts: Iterable[str]) -> None:
     """Note of which parts Redis may have something. Raises OSError."""
-    with open(f"{directory}/{KNOWN}", "w", encoding="ascii") as file:
-        file.write(" ".join(sorted(parts)))
+    write_whole(f"{directory}/{KNOWN}", " ".join(sorted(parts)).encode(), is_synced=False)
 
 
 def entries(directory: str) -> list[Entry] | None:
     """Return what is in the directory, sorted; None: there is none that can be read. Too much is not read to the end."""
     found: list[Entry] = []
     try:
-        for entry in _walk(f"{directory}/{DIRECTORY}", ""):
+        for entry in _walk(f"{directory}/{DIRECTORY}"):
             found.append(entry)
             if len(found) > MOST_ENTRIES:
                 break
@@ -176,7 +173,10 @@ def carry(old: str, new: str, is_in_use: bool) -> None:
     import shutil
 
     shutil.rmtree(f"{target}.new", ignore_errors=True)     # of a try before
-    _copy(source, f"{target}.new")
+    try:
+        _copy(source, f"{target}.new")
+    except RecursionError:
+        raise OSError(errno.ENAMETOOLONG, "its directories are nested too deeply", source) from None
     os.rename(f"{target}.new", target)
 
 
@@ -205,31 +205,37 @@ class _Packed:
         self._parts.append(part)
 
 
-def _walk(path: str, prefix: str) -> Iterator[Entry]:
-    with os.scandir(path) as found:
-        for entry in found:
-            name = prefix + entry.name
-            try:
-                status = entry.stat(follow_symlinks=False)
-                yield Entry(name, status)
-                if stat.S_ISDIR(status.st_mode):
-                    yield from _walk(f"{path}/{entry.name}", f"{name}/")
-            except OSError:                            # gone meanwhile, or not for us to read
-                continue
+def _walk(path: str) -> Iterator[Entry]:
+    """Yield what is in the directory. Not by recursion: a task may nest a thousand directories."""
+    prefixes = [""]
+    while prefixes:
+        prefix = prefixes.pop()
+        try:
+            with os.scandir(f"{path}/{prefix}") as found:
+                for entry in found:
+                    status = _status(entry)
+                    if status is not None:
+                        yield Entry(prefix + entry.name, status)
+                        if stat.S_ISDIR(status.st_mode):
+                            prefixes.append(f"{prefix}{entry.name}/")
+        except OSError:                                # gone meanwhile, or not for us to read
+            if not prefix:
+                raise
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError:                                    # gone meanwhile
+        return None
 
 
 def _open_file(path: str) -> int | None:
     """Open a file to be read; None: it is gone, or something else by now, such as a pipe, which would have us wait."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in _GONE:
-            return None
-        raise
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    return None
+        return plain_files.open_plain(path)
+    except (FileNotFoundError, NotADirectoryError, plain_files.NotPlain):
+        return None
 
 
 def _add(tar: tarfile.TarFile, path: str, member: tarfile.TarInfo, its: os.stat_result, most: int) -> None:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from blueque import checkpoint_files, process
+from blueque import checkpoint_files, hosts
 from blueque.attempt import Attempt
 from blueque.checkpoint_files import Entry, Mark, TooMuch
 from blueque.client import Client
@@ -96,7 +96,7 @@ class Teller:
             return {}
         if mark is None:
             return {"value": None} if "value" in self._get_known() else {}
-        value = checkpoint_files.read(self._path) if mark[1] <= self._limit else None
+        value = checkpoint_files.read(self._path, self._limit) if mark[1] <= self._limit else None
         if value is None:
             self._say(
                 "value", "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
@@ -116,7 +116,7 @@ class Teller:
                 "files", "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
                 task.id, self._path, checkpoint_files.DIRECTORY, f"{self._limit:,}",
             )
-            return {"files": None, "files_left": f"{process.host_name()}:{self._path}/{checkpoint_files.DIRECTORY}"}
+            return {"files": None, "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint_files.DIRECTORY}"}
         except OSError as error:
             self._say(
                 "disk", "checkpoint task=%s: its directory cannot be read: %s; the one before counts", task.id, error
@@ -156,7 +156,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
     kept: what Redis has. The files of an attempt that is not older are newer: Redis may have been away when it ended.
     """
     kept = _trusted(task, kept)
-    value, directory = _left_here(spool, task, int(kept.get("attempt", "0")))
+    value, directory = _left_here(spool, task, int(kept.get("attempt", "0")), limit)
     value = kept.get("value") if value is None else value
     if value is not None:
         checkpoint_files.write(attempt.path, value)
@@ -166,6 +166,8 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         if error.errno in _WAIT_FOR:
             raise
         log.error("checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error)
+    except Exception:                                  # a task may have left anything in it
+        log.exception("checkpoint task=%s: its directory cannot be had, it begins without", task.id)
     names = {"value": checkpoint_files.VALUE, "files": checkpoint_files.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
     if handed:
@@ -197,7 +199,7 @@ def _carry_directory(
                 log.warning("checkpoint task=%s: left out what would reach outside of its directory: %s", task.id, names)
     elif "files_left" in kept:
         host, _, path = kept["files_left"].partition(":")
-        if host == process.host_name() and not os.path.isdir(path):
+        if hosts.has_been_this_machine(host) and not os.path.isdir(path):
             log.warning("checkpoint task=%s: its directory %s was removed, for its age or for want of room", task.id, path)
         else:
             log.warning("checkpoint task=%s: its directory was too large to come here from %s", task.id, kept["files_left"])
@@ -214,7 +216,7 @@ def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
     return kept
 
 
-def _left_here(spool: Spool, task: Task, known: int) -> tuple[str | None, str | None]:
+def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | None, str | None]:
     """Return the newest value in this spool, and the attempt that has the newest directory; not older than `known`."""
     value: str | None = None
     directory: str | None = None
@@ -222,7 +224,7 @@ def _left_here(spool: Spool, task: Task, known: int) -> tuple[str | None, str | 
         if number < known:
             break
         if value is None:
-            value = checkpoint_files.read(old.path)
+            value = checkpoint_files.read(old.path, limit)
         if directory is None and os.path.isdir(f"{old.path}/{checkpoint_files.DIRECTORY}"):
             directory = old.path
         if old.has_begun():                            # else what it was to find may not have come to it yet

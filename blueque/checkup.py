@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection import Redis, exchange, raise_refusal
+from blueque.connection import Redis, as_hash, exchange, raise_refusal
 from blueque.errors import RedisRefused
+from blueque.nodes import shared_hosts
 from blueque.survey import to_seconds
 
 if TYPE_CHECKING:
+    from blueque.nodes import Node
     from blueque.overview import Line
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use
 FORGOTTEN = 86400.0                                    # seconds after which a run may have been forgotten
+MOST_BOOTS = 4                                         # boot ids that are named
 SKEW = 2.0                                             # seconds between two clocks that are no matter
 
 
@@ -37,7 +40,7 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
     if facts is None:
         unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
         return [Check("info", "unknown", unknown), _transactions(redis), _clock(redis, clock)]
-    return [*judge(facts, speed), _transactions(redis), _clock(redis, clock)]
+    return [*judge(facts, speed), *_replicas(facts, _settings(redis)), _transactions(redis), _clock(redis, clock)]
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
@@ -72,6 +75,14 @@ def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 
+def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
+    """Yield the host names that several machines have."""
+    for host, boots in shared_hosts(nodes).items():
+        ids = ", ".join(boot[:8] for boot in boots[:MOST_BOOTS])
+        sentence = f"{len(boots)} machines are called {host} (boot ids {ids}{', ...' if len(boots) > MOST_BOOTS else ''}): "
+        yield Check("hosts", "warn", f"{sentence}give each a name of its own with --host or BLUEQUE_HOST.")
+
+
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     """Return what INFO says, and how many seconds a round trip takes."""
     redis.read(("PING",))                              # so that it is no connecting that is measured
@@ -83,6 +94,12 @@ def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     except RedisRefused:
         return None, latency
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line), latency
+
+
+def _settings(redis: Redis) -> dict[str, str]:
+    """Return how many replicas must have a change; nothing if this user may not ask."""
+    (reply,) = redis.answers(("CONFIG", "GET", "min-replicas-to-write"))
+    return {} if isinstance(reply, RedisRefused) else as_hash(reply)
 
 
 def _transactions(redis: Redis) -> Check:
@@ -142,6 +159,15 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
         if facts.get(name, "ok") != "ok":
             sentence = f"its last {what} could not be written ({name} is {facts[name]}): see its log."
             yield Check(name.replace("_", "-"), "fail", sentence)
+
+
+def _replicas(facts: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Check]:
+    """Yield a hint for a server that acknowledges changes which none of its replicas has."""
+    replicas = _number(facts, "connected_slaves") or 0
+    if facts.get("role") == "master" and replicas and settings.get("min-replicas-to-write") == "0":
+        has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"
+        sentence = f"{has}, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds before."
+        yield Check("replicas", "ok", f"{sentence} Set min-replicas-to-write 1 and min-replicas-max-lag.")
 
 
 def _clock(redis: Redis, clock: Callable[[], float]) -> Check:

@@ -47,12 +47,14 @@ if TYPE_CHECKING:
     from blueque.statistics import Statistics
     from blueque.task_log import LogLine, News, Place
     from blueque.timeline import Timeline
+    from blueque.wrong_types import WrongTypes
 
 
 class Client:
     """The way into one Redis. Making one neither connects nor checks anything.
 
-    url: redis://, rediss:// or unix://; BLUEQUE_REDIS_URL, else REDIS_URL, else redis://localhost:6379/0 when left out.
+    url: redis://, rediss:// or unix://. When left out: in a task, the Redis of its listener (see `task_redis` in
+        docs/configuration.md); else BLUEQUE_REDIS_URL, else REDIS_URL, else redis://localhost:6379/0.
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: how long, in seconds, a call tries again when Redis does not answer.
     max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
@@ -85,11 +87,16 @@ class Client:
         self._redis.days_kept = settings.statistics_keep(otherwise=known.statistics_keep)
 
     @property
+    def url(self) -> str | None:
+        """The address, its password included; None: it was made of a ready client, or with options beside the address."""
+        return self._url if self._client is None and not self._options else None
+
+    @property
     def patience(self) -> float:
         """How long, in seconds, a call tries again when Redis does not answer."""
         return self._redis.patience
 
-    def get_queue(self, name: str, retry: Retry | Literal[False] | None = None) -> Queue:
+    def get_queue(self, name: str, retry: Retry | int | None = None) -> Queue:
         """Return the queue of that name, be there tasks in it or not.
 
         retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
@@ -398,8 +405,24 @@ class Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
-        other._redis.days_kept = self._redis.days_kept
+        other._redis.days_kept, other._redis.wrong_types = self._redis.days_kept, self._redis.wrong_types
         return other
+
+    def read_wrong_types_as_empty(self, found: WrongTypes) -> None:
+        """Have looks take a key of a wrong type for empty, and note it in `found`; changes refuse it as before."""
+        self._redis.wrong_types = found
+
+    def require_rights_of_listener(self, queues: Iterable[str]) -> None:
+        """Raise RedisRefused, which names them, if this user lacks rights that a listener of these queues needs."""
+        from blueque.protocol import rights
+
+        rights.require_rights(self._redis, rights.LISTENER, queues)
+
+    def require_rights_of_scheduler(self) -> None:
+        """Raise RedisRefused, which names them, if this user lacks rights that a scheduler needs."""
+        from blueque.protocol import rights
+
+        rights.require_rights(self._redis, rights.SCHEDULER, ["q"])
 
     def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:
         """Have a function wait for each answer of Redis in place of a blocking read; it may give up by returning False."""

@@ -102,7 +102,8 @@ class ClientConnection:
         # redis-py cuts the code off the answers for which it has a class of its own.
         codes = {"NoPermissionError": "NOPERM", "AuthenticationError": "NOAUTH", "OutOfMemoryError": "OOM",
                  "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT", "MasterDownError": "MASTERDOWN",
-                 "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN"}
+                 "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN", "ClusterCrossSlotError": "CROSSSLOT",
+                 "MovedError": "MOVED", "AskError": "ASK"}
         answer = str(error)
         code = codes.get(type(error).__name__, "ERR")
         if code == "NOAUTH" and "pair" in answer:

@@ -14,19 +14,26 @@ Resources = Sequence[tuple[str, int]]
 
 
 def serve(queue: str, resources: Resources = ()) -> str:
-    """Return the command that starts a listener of the queue on a node that has these resources."""
+    """Return the command that starts a listener of the queue on a node that has these resources.
+
+    It names no handler: blueque.toml or the environment may do so, and else the listener says how to.
+    """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
     # A name that ends in =NUMBER would be a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
-    work = f"{options} --run MODULE:FUNCTION"
-    return f"blueque-listener{work} -- {shlex.quote(name)}" if queue.startswith("-") else (
-        f"blueque-listener {shlex.quote(name)}{work}"
+    return f"blueque-listener{options} -- {shlex.quote(name)}" if queue.startswith("-") else (
+        f"blueque-listener {shlex.quote(name)}{options}"
     )
 
 
 def of_queue(verb: str, queue: str, *words: str) -> str:
     """Return the command that does something to a queue."""
     return " ".join(["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words])
+
+
+def resume_node(host: str) -> str:
+    """Return the command that has the listeners of a host take tasks again."""
+    return f"blueque node resume {shlex.quote(host)}"
 
 
 def drop_run(queue: str, run: str) -> str:

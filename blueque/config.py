@@ -15,9 +15,24 @@ from typing import Any, Literal, NamedTuple
 from blueque import limits, selection
 from blueque.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
+from blueque.hosts import require_host_name
 from blueque.lines import require_resources
 from blueque.retry import Retry
-from blueque.settings import RETENTION, SPARED, Keep, parse_duration, parse_log_limit, parse_room, parse_size, whole_days
+from blueque.settings import (
+    LOG_FORMATS,
+    RETENTION,
+    SPARED,
+    HandlerName,
+    Keep,
+    parse_duration,
+    parse_log_limit,
+    parse_program,
+    parse_room,
+    parse_size,
+    require_callable_name,
+    require_program,
+    whole_days,
+)
 from blueque.values import CENTURY, require_number, require_queue_name, require_whole
 
 NAME = "blueque.toml"
@@ -29,7 +44,7 @@ MOST_KEPT = 10**12                                     # tasks of which the newe
 Path = tuple[str, ...]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-_LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
+LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
 _RETRY = Retry.__slots__
 
 
@@ -40,6 +55,7 @@ class QueueConfig(NamedTuple):
     limits: fields of a task, see `limits.fields`; None: without this limit, whatever the listener says.
     retention: how long a finished task stays, by its status.
     resources: what a task of it needs that says nothing itself.
+    handler: what runs its tasks.
     """
 
     weight: float | None = None
@@ -47,6 +63,7 @@ class QueueConfig(NamedTuple):
     limits: Mapping[str, int | float | None] = _EMPTY
     retention: Mapping[str, Keep] = _EMPTY
     resources: Mapping[str, int] | None = None
+    handler: HandlerName | None = None
 
 
 class Config(NamedTuple):
@@ -56,6 +73,7 @@ class Config(NamedTuple):
     retention: of queues whose own table says nothing of the status.
     statistics_keep: for how many days the numbers of a day are kept.
     redact: patterns of names whose values are not shown in parameters.
+    scheduler: what `[scheduler]` says, by key.
     """
 
     path: str | None = None
@@ -66,6 +84,7 @@ class Config(NamedTuple):
     retention: Mapping[str, Keep] = _EMPTY
     statistics_keep: int | None = None
     redact: tuple[str, ...] = ()
+    scheduler: Mapping[str, Any] = _EMPTY
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
@@ -125,17 +144,20 @@ class _Checker:
     def config(self, values: Mapping[str, Any]) -> Config:
         own = self._table((), values, {
             "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict,
-            "retention": dict, "statistics": dict, "show": dict,
+            "retention": dict, "statistics": dict, "show": dict, "scheduler": dict,
         })
+        scheduler = self._table(("scheduler",), own.get("scheduler", {}), {"log_format": _one_of(LOG_FORMATS)})
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
         listener = self._table(("listener",), own.get("listener", {}), {
             "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
-            "spool": _text, "keep": _duration, "spool_limit": _room, "log_limit": _log_limit,
+            "spool": _text, "host": _host, "keep": _duration, "spool_limit": _room, "log_limit": _log_limit,
             "beat": _duration, "lease": _duration, "lost_after": _duration,
             "on_term": _one_of(ON_TERM), "resources": require_resources, "warm": _yes_or_no, "spawn": _yes_or_no,
-            "preload": _texts, "retry": _retry, **_limits(),
+            "preload": _texts, "retry": _retry, "until_empty": _yes_or_no, "max_runtime": _duration,
+            "task_redis": _yes_or_no, "log_format": _one_of(LOG_FORMATS), **_HANDLER, **_limits(),
         })
+        self._refuse_both(("listener",), listener)
         self._check_together(listener)
         queues = {}
         for name, table in own.get("queues", {}).items():
@@ -144,7 +166,7 @@ class _Checker:
         return Config(
             self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
             MappingProxyType(queues), self._retention(("retention",), own.get("retention", {})),
-            statistics.get("keep"), tuple(shown.get("redact", ())),
+            statistics.get("keep"), tuple(shown.get("redact", ())), MappingProxyType(scheduler),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:
@@ -164,10 +186,16 @@ class _Checker:
     def _queue(self, path: Path, values: Any) -> QueueConfig:
         own = _with_limits(self._table(path, values, {
             "weight": selection.require_weight, "retry": _retry, "retention": dict, "resources": require_resources,
-            **_limits(),
+            **_HANDLER, **_limits(),
         }))
+        self._refuse_both(path, own)
+        name = HandlerName(own.pop("run", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
-        return QueueConfig(**own, retention=retention)
+        return QueueConfig(**own, retention=retention, handler=name if any(name) else None)
+
+    def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
+        if "run" in values and "exec" in values:
+            raise self._refused((*path, "exec"), "run is there as well: a task has one handler, so give one of the two")
 
     def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
         return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, _keep)))
@@ -179,7 +207,8 @@ class _Checker:
         found = {}
         for key, value in values.items():
             if key not in checks:
-                raise self._refused((*path, key), f"there is no such key{_hint(key, checks)}")
+                quotes = _quoted(path, key, value)
+                raise self._refused((*path, key), f"there is no such key{quotes or _hint(key, checks)}")
             if checks[key] is not dict:
                 found[key] = self._checked((*path, key), checks[key], value)
             elif isinstance(value, dict):
@@ -219,6 +248,13 @@ def _hint(key: str, checks: Mapping[str, Any]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(checks)}"
 
 
+def _quoted(path: Path, key: str, value: object) -> str:
+    """Return the advice to quote the name of a queue that has a dot; empty if that is not the mistake."""
+    if len(path) != 2 or path[0] != "queues" or not isinstance(value, dict):
+        return ""
+    return f'; a name with a dot is written in quotes: [queues."{path[1]}.{key}"]'
+
+
 def _kind(value: object) -> str:
     words = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "a table"}
     return words.get(type(value), "a date or time")
@@ -234,13 +270,13 @@ def _limits() -> dict[str, Callable[[Any], Any]]:
             said = str(error).removeprefix(f"{name}: ")
             raise InvalidInput(f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said) from error
 
-    return {name: functools.partial(check, name) for name in _LIMITS}
+    return {name: functools.partial(check, name) for name in LIMITS}
 
 
 def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with those that are limits in one dict of their own."""
-    others = {name: value for name, value in values.items() if name not in _LIMITS}
-    return {**others, "limits": MappingProxyType({name: values[name] for name in _LIMITS if name in values})}
+    others = {name: value for name, value in values.items() if name not in LIMITS}
+    return {**others, "limits": MappingProxyType({name: values[name] for name in LIMITS if name in values})}
 
 
 def _of_inline_table(text: str, place: re.Match[str] | None) -> str:
@@ -263,10 +299,31 @@ def _text(value: Any) -> str:
     return value
 
 
+def _host(value: Any) -> str:
+    return require_host_name(_text(value))
+
+
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, list):
         raise InvalidType(f"it is an array of texts, not {_kind(value)}")
     return [_text(one) for one in value]
+
+
+def _callable_name(value: Any) -> str:
+    return require_callable_name(_text(value))
+
+
+def _program(value: Any) -> list[str]:
+    """Return what is written as words in an array, or as one text that is split as a shell would."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return require_program(value)
+    if isinstance(value, list):
+        raise InvalidType("it is an array of texts, each a word of the command")
+    return parse_program(_text(value))
+
+
+# A program in a file is named as on the command line; no shell is involved.
+_HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"run": _callable_name, "exec": _program})
 
 
 def _yes_or_no(value: Any) -> bool:

@@ -17,6 +17,7 @@ import hiredis
 
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.pauses import pause
+from blueque.wrong_types import WrongTypes, empty, is_look
 
 log = logging.getLogger("blueque")
 
@@ -25,6 +26,10 @@ Command = Sequence[str | int | float | bytes]
 
 # Redis answers with an error, but what it means is "not now": as good as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
+
+# The answers of a server that was a primary until a failover. Its address may lead to the new primary by now, but this
+# connection does not. None of them comes with a change: Redis discards the MULTI that one of them stands in.
+DEMOTED = {"READONLY", "MASTERDOWN", "UNBLOCKED"}
 
 
 class Look(NamedTuple):
@@ -81,6 +86,7 @@ class Redis:
     patience: how long, in seconds, a call tries again when Redis does not answer.
     days_kept: how many days the statistics of a day are kept.
     has_answer: if set, waits for each answer in place of a blocking read, and may give up by returning False.
+    wrong_types: if set, a look at a key of a wrong type finds it empty and notes it there, in place of a refusal.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
@@ -89,6 +95,7 @@ class Redis:
         self._connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
+        self.wrong_types: WrongTypes | None = None
 
     def connection(self) -> Connection:
         """Return this thread's connection, made now if need be."""
@@ -111,7 +118,7 @@ class Redis:
     def another(self) -> Redis:
         """Return the same once more, with connections of its own: for one who has to wait for an answer in between."""
         other = Redis(self._connect, self.patience)
-        other.has_answer, other.days_kept = self.has_answer, self.days_kept
+        other.has_answer, other.days_kept, other.wrong_types = self.has_answer, self.days_kept, self.wrong_types
         return other
 
     def close(self) -> None:
@@ -131,10 +138,25 @@ class Redis:
         patience = Patience(self.patience)
         while True:
             try:
-                return exchange(self.connection(), commands)
-            except RedisAway as error:
+                replies = exchange(self.connection(), commands)
+                return replies if self.wrong_types is None else self._without_wrong_types(commands, replies)
+            except (RedisAway, RedisRefused) as error:
                 self.close()
-                patience.pause_or_raise(error)
+                if not patience.may_reconnect(error):
+                    patience.pause_or_raise(error)
+
+    def _without_wrong_types(self, commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
+        """Return the replies as they are without the keys of a wrong type, and note these."""
+        taken = list(replies)
+        for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
+            if isinstance(reply, list) and tuple(command) == ("EXEC",):
+                taken[place] = self._without_wrong_types(commands[place - len(reply) : place], reply)
+            elif isinstance(reply, RedisRefused) and reply.code == "WRONGTYPE" and is_look(command):
+                taken[place] = empty(command)
+                if self.wrong_types is not None and str(command[1]) not in self.wrong_types.found:
+                    (kind,) = exchange(self.connection(), [("TYPE", command[1])])
+                    self.wrong_types.found[str(command[1])] = str(kind)
+        return taken
 
 
 class Patience:
@@ -143,9 +165,21 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
         self._failures = 0
+        self._has_reconnected = False
 
-    def pause_or_raise(self, error: RedisAway) -> None:
-        """Wait before the next try, or raise `error` when it would come too late."""
+    def may_reconnect(self, error: RedisAway | RedisRefused) -> bool:
+        """Tell whether to try once more on a new connection, however little patience there is: after a failover."""
+        refusal = error if isinstance(error, RedisRefused) else error.__cause__
+        if self._has_reconnected or not isinstance(refusal, RedisRefused) or refusal.code not in DEMOTED:
+            return False
+        log.warning("%s; trying again on a new connection", error)
+        self._has_reconnected = True
+        return True
+
+    def pause_or_raise(self, error: RedisAway | RedisRefused) -> None:
+        """Wait before the next try, or raise `error` when it would come too late or is a refusal."""
+        if isinstance(error, RedisRefused):
+            raise error
         # No pause after the first failure: a kept connection may have been dead for hours, which says nothing of the server.
         seconds = pause(self._failures - 1) if self._failures else 0.0
         if time.monotonic() + seconds >= self._deadline:
@@ -166,10 +200,20 @@ def exchange(
         connection.send(commands)
         if meanwhile is not None:
             meanwhile()
-        return connection.receive(len(commands))
+        replies = connection.receive(len(commands))
     except BaseException:                              # a Ctrl-C, too: its reply must not be taken for another's
         connection.close()
         raise
+    name_refused(commands, replies)
+    return replies
+
+
+def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
+    """Note at each error among the replies which command it answers."""
+    for command, reply in zip(commands, replies, strict=False):
+        if isinstance(reply, RedisRefused):
+            words = str(command, "utf-8", "replace").split("\r\n")[2:5:2] if isinstance(command, bytes) else command[:2]
+            reply.command = " ".join(map(str, words))
 
 
 def raise_refusal(replies: Iterable[Any]) -> None:
@@ -202,8 +246,15 @@ def as_hash(reply: Sequence[str]) -> dict[str, str]:
 
 
 def unless_away(reply: Any, connection: Connection) -> Any:
-    """Return the reply, unless it says that Redis cannot serve now; then the connection is as good as lost."""
-    if isinstance(reply, RedisRefused) and (reply.code in AWAY or "max number of clients" in reply.answer):
-        connection.close()
-        raise RedisAway(f"Redis is not ready: {reply.answer}")
+    """Return the reply, unless the connection is as good as lost: then close it and raise.
+
+    Raises RedisAway when Redis cannot serve now, RedisRefused when it serves as a replica.
+    """
+    if isinstance(reply, RedisRefused):
+        if reply.code in AWAY or "max number of clients" in reply.answer:
+            connection.close()
+            raise RedisAway(f"Redis is not ready: {reply.answer}") from reply
+        if reply.code in DEMOTED:
+            connection.close()
+            raise reply
     return reply

@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup, commands, overview
+from blueque import audit, checkup, commands, overview, process
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.columns import to_microseconds
@@ -15,6 +15,8 @@ from blueque.connection import Redis
 from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
 from blueque.leftovers import Leftover, Leftovers
+from blueque.nodes import Node, is_process_gone
+from blueque.task import Task
 from blueque.wording import count, span
 
 log = logging.getLogger("blueque")
@@ -26,16 +28,38 @@ class Doctor:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    def check(self) -> list[Check]:
-        """Look at the server itself, at whether somebody puts in line what is due, and for what nobody has ended."""
+    def check(self, settle: float = 0.0) -> list[Check]:
+        """Look at the server itself, at whether somebody puts in line what is due, and for what nobody has ended.
+
+        settle: for how many seconds a process has to be gone and its task still started.
+        """
         checks = checkup.check(self._redis)
         try:
-            lines = overview.overview(self._redis).lines
+            seen = overview.overview(self._redis)
         except RedisRefused:                           # a key is of a wrong type: the audit says so
             return checks
-        queues = [line.queue for line in lines]
+        queues = [line.queue for line in seen.lines]
         left = Leftovers(self._redis).find(queues, checkup.FORGOTTEN)
-        return [*checks, *checkup.judge_due(lines), *map(_of_run, left), *self._archives(queues)]
+        checks += [*checkup.judge_due(seen.lines), *checkup.judge_hosts(seen.nodes)]
+        gone = self._gone(queues, seen.nodes, settle)
+        return [*checks, *gone, *map(_of_run, left), *self._archives(queues)]
+
+    def _gone(self, queues: list[str], nodes: list[Node], settle: float) -> Iterator[Check]:
+        """Yield the started tasks whose process is gone from this host."""
+        first = self._started_without_process(queues)
+        if not first:
+            return
+        time.sleep(settle)
+        again = self._started_without_process(sorted({task.queue or "" for task in first.values()}))
+        living = {(one.id, one.queue) for one in nodes if one.state not in ("dead", "gone") and not is_process_gone(one)}
+        for key in first.keys() & again.keys():
+            yield _of_gone(again[key], (again[key].node, again[key].queue) in living)
+
+    def _started_without_process(self, queues: list[str]) -> dict[tuple[str, str | None], Task]:
+        return {
+            (task.id, task.token): task for task in Inspector(self._redis).started(queues)
+            if process.is_gone(task.pid or 0, task.fields)
+        }
 
     def audit(self, settle: float) -> Report:
         """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.
@@ -64,6 +88,16 @@ class Doctor:
                 who = record.get("by", "somebody")
                 sentence = f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
                 yield Check("archives", "warn", sentence)
+
+
+def _of_gone(task: Task, has_listener: bool) -> Check:
+    """Say who reports the end of a task whose process has ended."""
+    what = f"task {task.id} of queue {task.queue} is started, and its process {task.pid} is gone from this host"
+    if has_listener:
+        who = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
+    else:
+        who = f"a listener of the queue here with its spool reports its end: {commands.serve(task.queue or '')}."
+    return Check("process", "warn", f"{what}; {who}")
 
 
 def _of_run(left: Leftover) -> Check:

@@ -300,16 +300,28 @@ class RunDropped(BluequeError):
         self.run, self.queue, self.chunks = run, queue, chunks
 
 
+CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}                # codes that only a node of a cluster answers with
+
+
 class RedisRefused(BluequeError):
     """Redis answered with an error.
 
-    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE.
+    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE. Of a transaction that was discarded
+        it is the first word of the reason, if Redis gave one: NOPERM, not EXECABORT.
+    command: the refused command and its first argument, which mostly is a key; "" when that is not known.
     """
 
     def __init__(self, answer: str) -> None:
-        super().__init__(f"Redis refused: {answer}")
+        super().__init__(answer)
         self.answer = answer
-        self.code = answer.split(" ", 1)[0]
+        reason = answer.partition("because of: ")[2] if answer.startswith("EXECABORT ") else ""
+        self.code = (reason or answer).split(" ", 1)[0]
+        self.command = ""
+
+    def __str__(self) -> str:
+        if self.code in CLUSTER:
+            return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"
+        return f"Redis refused{self.command and ' '}{self.command}: {self.answer}"
 
 
 class Contended(BluequeError):
@@ -363,14 +375,21 @@ class NoJava(BluequeError):
 
 
 class NotInstalled(BluequeError, ImportError):
-    """A package is not installed that only some of Blueque needs.
+    """A package that only a part of Blueque needs is not installed, or is too old.
 
     what: the part of Blueque that needs it. package: what it needs. extra: the extra of blueque that brings it.
+    oldest, installed: of a package that is too old, the oldest version that will do, and the version found; else empty.
     """
 
-    def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(f"{what} needs {package}, which is not installed: pip install 'blueque[{extra}]'")
+    def __init__(self, what: str, package: str, extra: str, oldest: str = "", installed: str = "") -> None:
+        missing = f"{what} needs {package}, which is not installed: pip install 'blueque[{extra}]'"
+        too_old = (
+            f"{what} needs {package} {oldest} or newer, and {package} {installed} is installed. On a cluster, "
+            f"{package} has the version of the cluster: use a cluster with {package} {oldest} or newer"
+        )
+        super().__init__(too_old if installed else missing)
         self.what, self.package, self.extra = what, package, extra
+        self.oldest, self.installed = oldest, installed
 
 
 class SparkEnded(BluequeError):

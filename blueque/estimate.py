@@ -15,6 +15,7 @@ LATE = "later than estimated"
 LEAST_SHARE = 0.02                                     # with less done, and one update, an estimate would be a guess
 LEAST_TIME = 30.0                                      # seconds that it must have run
 WINDOW = 300.0                                         # seconds over which its speed is taken
+SETTLED = 60.0                                         # seconds after which the speed of late counts alone
 
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
@@ -58,13 +59,13 @@ class Pace:
     def updates(self) -> int:
         return len(self._seen)
 
-    @property
-    def rate(self) -> float | None:
-        """The share that it does in a second; None: not known yet."""
+    def rate(self, mean: float) -> float:
+        """Return the share that it does in a second: at first the mean since it began, more and more the speed of late."""
         if len(self._seen) < 2:
-            return None
+            return mean
         (first, start), (last, end) = self._seen[0], self._seen[-1]
-        return (end - start) / (last - first)
+        weight = min((last - first) / SETTLED, 1.0)
+        return mean * (1.0 - weight) + (end - start) / (last - first) * weight
 
     def see(self, share: float, at: float) -> None:
         """Take note of what it has told at this time, in Unix seconds; the same again is no news."""
@@ -76,24 +77,24 @@ class Pace:
             del self._seen[0]
 
 
-def seconds_left(share: float, elapsed: float, age: float, rate: float | None = None, updates: int = 1) -> float | None:
+def seconds_left(share: float, elapsed: float, age: float, pace: Pace | None = None) -> float | None:
     """Return how long a task will take yet, in seconds; 0: it should have ended; None: it is too early to tell.
 
-    elapsed: since it began. age: since it told the share. rate: the share in a second, of late; None: as on average since
-    it began. updates: how often it was seen to tell.
+    elapsed: since it began. age: since it told the share. pace: how fast it was seen to be; None: as since it began.
     """
-    if elapsed < LEAST_TIME or (share < LEAST_SHARE and updates < 2):
+    if elapsed < LEAST_TIME or (share < LEAST_SHARE and (pace is None or pace.updates < 2)):
         return None
     age = min(max(age, 0.0), elapsed)
-    if rate is None:
-        rate = share / (elapsed - age) if elapsed > age else 0.0
+    rate = share / (elapsed - age) if elapsed > age else 0.0
+    if pace is not None:
+        rate = pace.rate(rate)
     left = (1.0 - share) / rate - age if rate > 0 else math.inf
     return max(left, 0.0) if math.isfinite(left) else None
 
 
-def time_left(share: float, elapsed: float, age: float, rate: float | None = None, updates: int = 1) -> str | None:
+def time_left(share: float, elapsed: float, age: float, pace: Pace | None = None) -> str | None:
     """Return the same in words: ~1 h 50 m, or that it is late; None: it is too early to tell."""
-    left = seconds_left(share, elapsed, age, rate, updates)
+    left = seconds_left(share, elapsed, age, pace)
     if left is None:
         return None
     return f"~{roughly(left)}" if left > 0 else LATE

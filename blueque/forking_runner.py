@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from blueque import settings, task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
+from blueque.errors import InvalidInput
 from blueque.limits import Limits
 from blueque.selection import Select, require_select
 from blueque.slot import Slot
@@ -22,6 +22,7 @@ class ForkingRunner:
     and returns when its task has ended; the second one stops the task.
 
     spool: the directory for the files of attempts; BLUEQUE_SPOOL, else ~/.local/state/blueque/spool.
+    task_callback: a plain function of one argument, the task. Raises InvalidInput for another.
     grace: seconds between SIGTERM and SIGKILL when a task is stopped.
     select: from which of several queues to take, see selection.py; else from the first that has work.
     """
@@ -36,6 +37,8 @@ class ForkingRunner:
         grace: float = settings.GRACE,
         select: Select | None = None,
     ) -> None:
+        if reason := work.unfit(task_callback):
+            raise InvalidInput(f"task_callback {task_callback!r} {reason}")
         self._queues = [queue] if isinstance(queue, str) else list(queue)
         self._client, self._select, self._callback = client, require_select(select), task_callback
         self._spool, self._grace = spool, grace
@@ -43,7 +46,12 @@ class ForkingRunner:
     def run(self) -> None:
         """Work until told to leave."""
         limit = self._client.max_bytes
-        life = functools.partial(task_process.main, work.handler(self._get_callback, limit))
+        own = work.handler(self._get_callback, limit)
+
+        def life(spool: Spool, gate: int, prepared: str | None) -> int:
+            settings.connect_as_listener(self._client.url)
+            return task_process.main(lambda _queue: own, spool, gate, prepared)
+
         spool = Spool(self._spool or settings.spool(), limit)
         defaults = Defaults(settings.timing(), Limits(grace=self._grace))
         Slot(

@@ -14,6 +14,7 @@ import struct
 import time
 from typing import NamedTuple
 
+from blueque.plain_files import open_plain
 from blueque.wording import one_line
 
 NAME = "progress.live"
@@ -46,7 +47,7 @@ class Gauge:
     """The task's side. Children that it forks may tell by the same object. Raises OSError."""
 
     def __init__(self, directory: str) -> None:
-        descriptor = os.open(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = open_plain(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT)
         try:
             # Else a full disk would end whoever writes to the map. (It still may where each write is a copy, as on btrfs.)
             os.posix_fallocate(descriptor, 0, _SIZE)
@@ -72,21 +73,25 @@ class Gauge:
 def read(directory: str) -> Told | None:
     """Return what was told last; None: nothing was, or it is just being written, again and again."""
     try:
-        descriptor = os.open(f"{directory}/{NAME}", os.O_RDONLY)
+        descriptor = open_plain(f"{directory}/{NAME}")
     except OSError:
         return None
     try:
         for _ in range(_TRIES):
             content = os.pread(descriptor, _SIZE, 0)
+            if len(content) < _SIZE:                   # made on a full disk, or cut by the task
+                return None
             if content[: _COUNTER.size] == content[_END:]:
                 break
         else:
             return None
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
     count = _COUNTER.unpack_from(content)[0]
     done, total, length = _FACTS.unpack_from(content, _COUNTER.size)
     words = content[_WORDS : _WORDS + length].decode("utf-8", "ignore")      # one that was cut in two
-    unit, _, text = words.partition("\n")
+    unit, text = map(one_line, words.partition("\n")[::2])     # the task may have written anything there
     # What is not a number is not equal to itself.
     return Told(count, done if done == done else None, total if total == total else None, unit, text) if count else None

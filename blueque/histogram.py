@@ -45,16 +45,19 @@ def end(number: int) -> float:
     return start(number + 1) if number < len(NAMES) - 1 else math.inf
 
 
-def quantile(counts: Mapping[int, int], share: float) -> float | None:
+def quantile(counts: Mapping[int, int], share: float, least: float = 0.0, most: float = math.inf) -> float | None:
     """Return the duration that this share of all counted ones does not exceed, to the width of a bucket.
 
     counts: how many by number of bucket. share: 0 to 1. None: nothing was counted. Of the last bucket it is the start.
+    least, most: what else is known to bound it; they make the bucket narrower.
     """
     wanted = share * sum(counts.values())
     seen = 0
     for number in sorted(number for number, count in counts.items() if count):
         if seen + counts[number] >= wanted:
             low, high = start(number), end(number)
+            low, high = min(max(low, least), high), max(min(high, most), low)
+            high = max(low, high)
             return low if math.isinf(high) else low + (high - low) * max(wanted - seen, 0) / counts[number]
         seen += counts[number]
     return None

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Redis, as_hash
+from blueque.connection import Command, Redis, as_hash
 
 LONGEST = 5.0                                          # seconds that Redis is asked to wait for an event at a time
 AT_ONCE = 1000                                         # events that are read at a time
+LATEST = 10                                            # events that are looked at for the end of the last attempt
+_WAITING = ("prioritized", "moved")                    # what happens to a scheduled task
 
 
 class Event(NamedTuple):
@@ -57,6 +59,17 @@ def load(redis: Redis, task: str) -> History | None:
     born = _born(task, created)
     missing = max(int(count) - len(first) - len(last), 0) if count is not None and count.isdecimal() else 0
     return History([*born, *early, *late], missing, len(born) + len(early))
+
+
+def ask_latest(task: str) -> list[Command]:
+    """Return the commands that tell the latest events of a task; see `take_wish`."""
+    return [("LRANGE", key, -LATEST, -1) for key in (keys.history(task), keys.recent(task))]
+
+
+def take_wish(task: str, replies: Sequence[Sequence[str]]) -> str | None:
+    """Return why its last attempt asked to run again later; None: it did not."""
+    events = [event for texts in replies for event in _events(task, texts) if event.event not in _WAITING]
+    return _text(events[-1].facts.get("reason")) if events and events[-1].event == "postponed" else None
 
 
 def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys, survey
+from blueque import history, keys, survey
 from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
@@ -33,6 +33,7 @@ class Inquiry(NamedTuple):
     tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
     staged: the state of its run, if the task is staged for that and nobody sees it yet; else None.
     usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
+    wish: why its last attempt asked to run again later, if it is scheduled for that.
     """
 
     task: Task
@@ -52,6 +53,7 @@ class Inquiry(NamedTuple):
     tasks: Mapping[str, Task]
     staged: str | None = None
     usual: Usual | None = None
+    wish: str | None = None
 
 
 def inquire(redis: Redis, task_id: str) -> Inquiry:
@@ -60,12 +62,13 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
     needs = needs_of(line)
     lock = needs.lock if needs is not None else None
-    (time, queues), members, place, lines, settings, held, (indexed, state) = read_groups(redis, [
+    (time, queues), members, place, lines, settings, held, (indexed, state), latest = read_groups(redis, [
         [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
         ask_members(queue), _ask_place(queue, line, task.id), _ask_lines(queue), _ask_settings(queue),
         [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
         + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
         [("ZSCORE", keys.tasks(queue), task.id), ("HGET", keys.run(queue, task.run or ""), "state")],
+        history.ask_latest(task.id) if task.status == "scheduled" else [],
     ])
     now = survey.to_seconds(time)
     known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
@@ -84,6 +87,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         others, holders, counted, survey.shown(redis, ids) if ids else {},
         (state or "unknown") if task.run is not None and indexed is None and task.attempt is None else None,
         take_usual(replies[len(asked) :]) if days else None,
+        history.take_wish(task.id, latest),
     )
 
 

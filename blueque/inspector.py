@@ -31,6 +31,7 @@ REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
 LISTENERS_AT_ONCE = 50                                 # that are asked what they have
 STARTED_AT_ONCE = 100                                  # entries that are compared with the hashes of their tasks
+PROCESS = ("status", "queue", "node", "token", "pid", "pid_start", "boot", "ns")
 CHECKPOINT = ("attempt", "at", "value", "files_left", "created")   # what is told of one; the files may be large
 
 
@@ -75,7 +76,7 @@ class Inspector:
         looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
         if task.status in HELD and task.queue and task.node:
             looks += [
-                ("ZSCORE", keys.nodes(task.queue), task.node), ("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1)
+                ("ZSCORE", keys.nodes(task.queue), task.node), task_log.ask_printed(task.id)
             ]
             looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
         time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][:max(len(looks), 4)]
@@ -84,7 +85,7 @@ class Inspector:
             checkpoint = {}                            # of a task of that id which 1.0.0 has deleted
         return Signs(
             survey.to_seconds(time), None if beat is None else float(beat),
-            task_log.printed_at(printed) if printed else None, take_usual(days) if days else None,
+            task_log.printed_at(printed or (), task.attempt), take_usual(days) if days else None,
             checkpoint,
         )
 
@@ -119,6 +120,19 @@ class Inspector:
         """Return those who hold a lock, or, without one, count as running in the queue; see `tasks`."""
         (ids,) = self._redis.read(("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock)))
         return self.tasks(sorted(ids))
+
+    def started(self, queues: Sequence[str]) -> list[Task]:
+        """Return the started tasks of these queues, with what is known of their processes."""
+        members = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues]) if queues else []
+        ids = [member.rpartition(" ")[2] for some in members for member in some]
+        found: list[Task] = []
+        for first in range(0, len(ids), TASKS_AT_ONCE):
+            some = ids[first : first + TASKS_AT_ONCE]
+            hashes = self._redis.read(*[("HMGET", keys.task(task_id), *PROCESS) for task_id in some])
+            for task_id, its in zip(some, hashes, strict=True):
+                fields = {name: text for name, text in zip(PROCESS, its, strict=True) if text is not None}
+                found.append(Task(task_id, fields))
+        return [task for task in found if task.status == "started"]
 
     def started_by_nobody(self, queue: str) -> dict[str, str]:
         """Return the started tasks that no hash backs, of a hundred of them: the entry of each, and the id in it."""

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 
-from blueque import checkpoints, process
+from blueque import checkpoints, hosts
 from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.defaults import Defaults
@@ -71,6 +71,9 @@ class Launcher:
                     raise OrderCame from error
                 self._orders.look(LOOK_FOR_ROOM)
                 self._upkeep.keep_up()
+                if attempt is not None and not os.path.exists(attempt.path):
+                    attempt = None                     # the spool has been removed under our hands
+                self._spool.want_of_room()             # makes it again
             else:
                 self._spool_trouble.tell(None)
                 self._announce(spare, attempt, of(task.fields, self._defaults.of(task.queue).limits).time)
@@ -81,7 +84,7 @@ class Launcher:
 
         Raises NotOwner, OrderCame: the gate stays closed. With OrderCame the start may have been recorded.
         """
-        facts = {**spare.identity, "files": f"{process.host_name()}:{attempt.path}"}
+        facts = {**spare.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
         if self._claim is not None and self._claim.numbers:
             facts["devices"] = self._claim.devices()
         processor = self._client.get_processor(task)

@@ -6,10 +6,10 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from blueque import keys, process, protocol, settings
+from blueque import hosts, keys, process, protocol, settings
 from blueque.connection import Connection, Patience, Redis
 from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.forwarding import MOST_WANTED, Forwarding, Resources
@@ -49,6 +49,8 @@ class Listener:
         self.has_order = False                         # somebody has left an order for us: beat, to see which
         self.pool: Pool | None = None                  # what our node has for tasks that need some of it
         self.claim: Claim | None = None                # what is set aside for the task that `take` has returned
+        # Takes a task id; returns the number of the newest attempt in our spool, by `created` of the task.
+        self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
         self._freeing, self._forwarding = Freeing(redis, queue), Forwarding(redis, queue)
         self._tokens: dict[str, str] = {}              # of reservations whose outcome we do not know yet
 
@@ -84,9 +86,10 @@ class Listener:
                 patience = Patience(self._redis.patience)
             except NotRegistered:
                 self.instance = None
-            except RedisAway as error:
+            except (RedisAway, RedisRefused) as error:
                 self._redis.close()
-                patience.pause_or_raise(error)
+                if not patience.may_reconnect(error):
+                    patience.pause_or_raise(error)
         if callback is not None:
             callback(task)
         return task
@@ -98,13 +101,13 @@ class Listener:
         may still be running: wait for its pid. Source: docs/protocol.md, "claim".
         """
         inspector = Inspector(self._redis)
-        host, _, _ = self.node.rpartition("_")
         for other in sorted(inspector.listeners(self.queue)):
-            its_host, _, its_pid = other.rpartition("_")
-            if its_host != host or other == self.node or not its_pid.isdecimal() or len(its_pid) > 9:
+            pid = other.rpartition("_")[2]
+            if other == self.node or not pid.isdecimal() or len(pid) > 9:
                 continue
             known = inspector.registration(self.queue, other)
-            if process.is_alive(int(its_pid), known):
+            is_here = process.shares_pids(known) if known else process.is_legacy_here(other)
+            if not is_here or process.is_alive(int(pid), known):
                 continue
             task_id = protocol.claim(self._redis, self.queue, self.node, other, known.get("instance"))
             if task_id is not None:
@@ -280,13 +283,14 @@ class Listener:
         self._has_marker = self._has_marker or marker == keys.wake(self.queue)
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
-    def announce(self, what: Literal["drain", "leave", "pause", "work"]) -> None:
+    def announce(self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal") -> None:
         """Let everybody see that we take nothing new, and leave (leave: without asking our task to stop) or stay (pause),
         or that we take tasks again (work).
 
+        by: what has caused it.
         Source: docs/protocol.md, "order".
         """
-        protocol.order(self._redis, self.queue, self.node, what, "a signal")
+        protocol.order(self._redis, self.queue, self.node, what, by)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
@@ -299,6 +303,20 @@ class Listener:
         inspector = Inspector(self._redis)
         tasks = [inspector.task(task_id) for task_id in inspector.reserved(self.queue, self.node)]
         return [task for task in tasks if task.status in ("reserved", "started") and task.node == self.node]
+
+    def put_back(self, task_id: str) -> None:
+        """Put a task of our own list back in its line, if it is pending: Redis has lost that we reserved it.
+
+        One that we have reserved or started stays. Source: docs/protocol.md, "beat" and "reserve".
+        """
+        token, now = os.urandom(16).hex(), time.time()
+        try:
+            protocol.reserve(
+                self._redis, self.queue, task_id, token, self.node, self.instance or "", now, is_met=False
+            )
+        except NotFree:
+            log.warning("put back task=%s queue=%s: Redis had lost its reservation", task_id, self.queue)
+            self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
 
     def release(self, task: Task, reason: str | None = None) -> str:
         """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release".
@@ -415,7 +433,9 @@ class Listener:
         now = time.time()
         node, instance = self.node, self.instance or ""
         try:
-            fields = protocol.reserve(self._redis, self.queue, task_id, token, node, instance, now, is_met, line)
+            fields = protocol.reserve(
+                self._redis, self.queue, task_id, token, node, instance, now, is_met, line, self.newest_attempts(task_id)
+            )
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, node, error)
@@ -437,4 +457,4 @@ def _is_misplaced(error: NotFree, line: str) -> bool:
 
 
 def _another_name() -> str:
-    return f"{process.host_name()}-{os.urandom(3).hex()}_{os.getpid()}"
+    return f"{hosts.host_name()}-{os.urandom(3).hex()}_{os.getpid()}"

@@ -152,10 +152,10 @@ class ListenerGroup:
             found += [task for task in tasks if task.status in ("reserved", "started") and (task.queue, task.node) == ours]
         return found
 
-    def announce(self, what: Literal["drain", "leave", "pause", "work"]) -> None:
+    def announce(self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal") -> None:
         """Let everybody see what we do; see `Listener.announce`."""
         for listener in self:
-            listener.announce(what)
+            listener.announce(what, by)
 
     def leave(self) -> bool:
         """Take leave of all queues; False: we still hold a task."""
@@ -268,13 +268,14 @@ class ListenerGroup:
 
     def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
         now = time.time()
-        order, lost = None, list[str]()
+        order, lost, held = None, list[str](), tuple[tuple[str, str], ...]()
         standing = Standing()
         for first in range(0, len(self.queues), BEATS_AT_ONCE):
             pulses = [self._listeners[queue].pulse() for queue in self.queues[first : first + BEATS_AT_ONCE]]
             standing, missing = protocol.beat_all(self._redis, pulses, now, task_id)
             order, lost = order_of((order, standing.order)), lost + missing
-        return standing._replace(order=order), lost
+            held += standing.held
+        return standing._replace(order=order, held=held), lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
         """Beat in each queue by itself: a key of one is not what it should be, and the others must not die of it."""
@@ -289,7 +290,8 @@ class ListenerGroup:
             except RedisRefused as error:
                 refusal = refusal or error
             else:
-                standing = its._replace(order=order_of((standing.order, its.order)))
+                held = (*standing.held, *its.held)
+                standing = its._replace(order=order_of((standing.order, its.order)), held=held)
         if refusal is not None:
             raise refusal
         return standing

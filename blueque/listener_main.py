@@ -11,22 +11,22 @@ import importlib.machinery
 import json
 import logging
 import os
-import shlex
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from blueque import process, slot, spawned, task_process
+from blueque import hosts, process, settings, slot, spawned
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.config import Config
 from blueque.defaults import Defaults
-from blueque.errors import BluequeError, RedisRefused, SpoolRefused
+from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.limits import Limits
-from blueque.logs import log_to_stderr
+from blueque.log_writer import dropping_prints
+from blueque.logs import log_to_stderr, stop_logging
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
 from blueque.notify import Notifier
 from blueque.rereading import Rereading
@@ -34,11 +34,11 @@ from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.roster import Roster
 from blueque.selection import selector
-from blueque.settings import Keep, Timing
+from blueque.settings import HandlerName, Keep, Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
 from blueque.version import __version__
-from blueque.work import resolve
+from blueque.work import resolve, unfit
 
 log = logging.getLogger("blueque")
 
@@ -47,12 +47,13 @@ _IMPORTED = b"\0imported"
 # What SIGHUP may change.
 _RENEWED = (
     "select", "weights", "keep", "spool_limit", "log_limit", "limits", "timing", "retry", "is_warm", "is_spawned", "preload",
-    "of_queues", "retention", "statistics_keep", "config",
+    "of_queues", "retention", "statistics_keep", "config", "handlers", "until_empty",
+    "task_redis",
 )
 
 
 class Choices(NamedTuple):
-    """What `blueque-listener` was asked to do. Either `handler` or `command` is given.
+    """What `blueque-listener` was asked to do.
 
     limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
     resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a fresh interpreter.
@@ -70,8 +71,7 @@ class Choices(NamedTuple):
     keep: float                                        # seconds for which the files of a reported attempt are kept
     spool_limit: float                                 # bytes for all of them, or below 1 a share of the disk
     log_limit: int                                     # bytes of each file that a task prints to
-    handler: str | None
-    command: list[str] | None
+    handlers: dict[str, HandlerName]                   # by queue
     limits: list[float | None]
     timing: list[float]
     retry: str | None
@@ -87,6 +87,21 @@ class Choices(NamedTuple):
     until_empty: bool
     max_runtime: float | None                          # seconds
     log_format: str                                    # one of logs.FORMATS
+    host: str | None                                   # what node ids call this host
+    task_redis: bool | None                            # whether tasks get the address; None: those of callables do
+    environ: dict[str, str]                            # variables that say some of this, and that no task inherits
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Choices:
+        """Raises ValueError, TypeError: it is not what this version writes."""
+        found = cls(**json.loads(text))
+        return found._replace(handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()})
+
+    @property
+    def job(self) -> spawned.Job:
+        """What the task processes do."""
+        url = None if self.task_redis is False else self.redis_url
+        return spawned.Job(self.handlers, self.max_bytes, url, self.task_redis is True)
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -103,8 +118,12 @@ class Choices(NamedTuple):
 
 def main() -> int:
     """Be the master that the environment asks for."""
-    choices, notifier = Choices(*json.loads(os.environ.pop(CHOICES))), Notifier()
+    choices, notifier = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES)))), Notifier()
     log_to_stderr(choices.log_format)
+    host = os.environ.get(hosts.VARIABLE, "")
+    environment = {**choices.environ, "BLUEQUE_REDIS_URL": choices.redis_url, hosts.VARIABLE: host}
+    if choices.host is not None:
+        os.environ[hosts.VARIABLE] = choices.host      # for all that we fork, and for what tasks start
     sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
     refusal = check_work(choices)
     if refusal is None:
@@ -121,18 +140,21 @@ def main() -> int:
         return EXIT_CONFIGURATION
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
-        __version__, _shown(choices), choices.handler or shlex.join(choices.command or []),
+        __version__, _shown(choices), _shown_handlers(choices),
         choices.slots, "" if choices.slots == 1 else "s",
         hide_password(choices.redis_url), choices.url_source, choices.spool,
-        f"configuration {choices.config}, " if choices.config else "", process.host_name(), os.getpid(),
+        f"configuration {choices.config}, " if choices.config else "", hosts.host_name(), os.getpid(),
     )
+    if not hosts.names_one_machine(hosts.host_name()) and choices.host is None:
+        log.warning("host %s: other machines may have that name, too; give this one its own with --host", hosts.host_name())
     _warm_up(choices)
     return Master(
         functools.partial(run_slot, choices), choices.slots, choices.on_term,
         chore=functools.partial(_prune, choices),
         left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
         note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
-        rereading=Rereading(functools.partial(_renewed, choices), {"BLUEQUE_REDIS_URL": choices.redis_url}),
+        on_listener_end=Spool(choices.spool, choices.max_bytes).remove_room,
+        rereading=Rereading(functools.partial(_renewed, choices), environment),
         max_runtime=choices.max_runtime, notifier=notifier,
     ).run()
 
@@ -140,10 +162,10 @@ def main() -> int:
 def _renewed(choices: Choices, said: bytes) -> tuple[Callable[[slot.Master], int], Callable[[], None]] | None:
     """Return what a master does from now on, whose blueque.toml has been read again."""
     try:
-        asked = Choices(*json.loads(said))
+        asked = Choices.from_json(said)
     except (ValueError, TypeError):                    # whoever was to say it has died, or is of another version
         return None
-    for name in ("slots", "spool", "resources", "on_term"):
+    for name in ("slots", "spool", "host", "resources", "on_term", "max_runtime", "log_format"):
         if getattr(asked, name) != getattr(choices, name):
             log.warning("what is new in %s holds when the listener is started again", name)
     renewed = choices._replace(**{name: getattr(asked, name) for name in _RENEWED})
@@ -155,42 +177,60 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)
-    if not _preload(choices.preload):
+    settings.connect_as_listener(choices.job.redis_url)        # for a client that a module makes when it is imported
+    if not _preload(choices):
         return EXIT_CONFIGURATION
     listener = Slot(
         client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
         is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices),
-        until_empty=choices.until_empty, master=master,
+        until_empty=choices.until_empty, master=master, kinds=_kinds(choices.handlers),
     )
     try:
         is_drained = listener.run()
         return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0
     except RedisRefused as error:
         log.error("%s", error)
-        return EXIT_NOT_ALLOWED
+        return EXIT_CONFIGURATION if error.code in CLUSTER else EXIT_NOT_ALLOWED
     except SpoolRefused as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
 
 
 def check_work(choices: Choices) -> str | None:
-    """Return why the work cannot be done, in a sentence, or None. The handler is imported in a child that then ends."""
-    if choices.command is not None:
-        if process.find_program(choices.command[0]) is None:
-            return f"cannot run {choices.command[0]!r}: no such program, or it is not executable"
+    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a child that then ends."""
+    kinds = _kinds(choices.handlers)
+    for queue in dict.fromkeys(kinds.values()):
+        refusal = _check_handler(choices.handlers[queue], choices.job)
+        if refusal is not None:
+            return refusal if len({*kinds.values()}) == 1 else f"queue {queue!r}: {refusal}"
+    return None
+
+
+def _kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
+    """Return of each queue the first one that has the same handler."""
+    return {queue: next(other for other in handlers if handlers[other] == name) for queue, name in handlers.items()}
+
+
+def _check_handler(name: HandlerName, job: spawned.Job) -> str | None:
+    if name.exec is not None:
+        if process.find_program(name.exec[0]) is None:
+            return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
         return None
     read, write = os.pipe()
 
     def try_import() -> int:
+        stop_logging()
         try:
-            resolve(choices.handler or "")
+            settings.connect_as_listener(job.redis_url)
+            with dropping_prints():
+                reason = unfit(resolve(name.run or ""))
+            refusal = f"the handler {name.run} {reason}" if reason else ""
         except BaseException as error:                 # a module may call sys.exit when it is imported
             is_ours = isinstance(error, BluequeError)
-            reason = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
-            os.write(write, reason.encode("utf-8", "backslashreplace")[:4000])
-            return 1
-        os.write(write, _IMPORTED)
-        return 0
+            said = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
+            refusal = f"cannot import the handler {name.run}: {said}"
+        os.write(write, refusal.encode("utf-8", "backslashreplace")[:4000] or _IMPORTED)
+        return 1 if refusal else 0
 
     pid = process.fork(try_import)
     os.close(write)
@@ -201,8 +241,8 @@ def check_work(choices: Choices) -> str | None:
     code = process.wait_for(pid)
     if said == _IMPORTED:
         return None
-    reason = said.decode("utf-8", "replace")
-    return f"cannot import the handler {choices.handler}: {reason or process.describe(code)}"
+    refusal = said.decode("utf-8", "replace")
+    return refusal or f"cannot import the handler {name.run}: {process.describe(code)}"
 
 
 def _place(error: BaseException) -> str:
@@ -221,12 +261,17 @@ def _shown(choices: Choices) -> str:
     return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
 
 
-def _life(choices: Choices) -> Callable[[Spool, int, bool], int]:
+def _shown_handlers(choices: Choices) -> str:
+    """Return what runs the tasks, by queue where that makes a difference."""
+    names = {str(name) for name in choices.handlers.values()}
+    if len(names) == 1:
+        return names.pop()
+    return ", ".join(f"{queue!r} by {name}" for queue, name in choices.handlers.items())
+
+
+def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
     """Return what a task process does from its fork on."""
-    asked = (choices.handler, choices.command, choices.max_bytes)
-    if choices.is_spawned:
-        return functools.partial(spawned.become, *asked)
-    return functools.partial(task_process.main, spawned.work_of(*asked))
+    return functools.partial(spawned.become if choices.is_spawned else spawned.run, choices.job)
 
 
 def _pool(choices: Choices) -> Pool | None:
@@ -235,24 +280,32 @@ def _pool(choices: Choices) -> Pool | None:
     return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
 
 
-def _preload(modules: list[str]) -> bool:
-    """Import them here, for all task processes to have; False: that is not to be done."""
+def _preload(choices: Choices) -> bool:
+    """Import the modules here, for all task processes to have. False: one cannot be imported."""
+    if not choices.preload:
+        return True
+    refusal = None
+    stop_logging()
     try:
-        for name in modules:
-            importlib.import_module(name)
+        with dropping_prints():
+            for name in choices.preload:
+                importlib.import_module(name)
     except BaseException as error:                     # a module may call sys.exit when it is imported
-        log.error("cannot preload %s: %s: %s%s", name, type(error).__name__, error, _place(error))
+        refusal = f"{name}: {type(error).__name__}: {error}{_place(error)}"
+    log_to_stderr(choices.log_format)
+    if refusal is not None:
+        log.error("cannot preload %s", refusal)
         return False
-    if modules:
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
     return True
 
 
 def _warm_up(choices: Choices) -> None:
     """Do once what every task process would do again, without running a line of the user's."""
-    if choices.handler is not None:
-        importlib.machinery.PathFinder.find_spec(choices.handler.partition(".")[0].partition(":")[0])
+    for name in choices.handlers.values():
+        if name.run is not None:
+            importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])
     gc.collect()
     gc.freeze()                                        # else a collection in a task process copies all that we share with it
 

@@ -9,26 +9,57 @@ import os
 import re
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
+
+from blueque.log_writer import STDERR, Writer
+
+log = logging.getLogger("blueque")
 
 FORMATS = ("text", "json")
 
 
-def log_to_stderr(form: str = "text") -> None:
-    """Send the log of the programs to standard error: in the form of the journal if that reads it, else with the time.
+class _Configuration(NamedTuple):
+    """How a logger is configured."""
 
+    handlers: list[logging.Handler]
+    level: int
+    propagate: bool
+    disabled: bool
+
+
+_before: tuple[Writer, _Configuration] | None = None   # our handler, and what it has taken the place of
+
+
+def log_to_stderr(form: str = "text") -> None:
+    """Send the log of our programs to standard error: for the journal if it reads that, else with times.
+
+    This configures the logger `blueque` only. Task processes are forked from here, and the rest of
+    `logging` is theirs. Call `stop_logging` before an import that may configure `logging`.
     form: one of FORMATS.
     """
+    global _before
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):       # as the task processes want it, too
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    # What our lines do not say need not be found out for each of them, and each task process would copy the pages it is on.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None                            # the switch that the logging howto names for this
-    logging.raiseExceptions = False                    # when nobody reads us any more, that is no reason to say so
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Json() if form == "json" else _Journal() if _is_journal(2) else _OneLine())
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    stop_logging()
+    writer = Writer()
+    text = _Journal() if _is_journal(STDERR) else _OneLine()
+    writer.setFormatter(_Json() if form == "json" else text)
+    _before = writer, _Configuration(log.handlers, log.level, log.propagate, log.disabled)
+    log.handlers = [writer]
+    log.setLevel(logging.INFO)
+    log.propagate = log.disabled = False
+
+
+def stop_logging() -> None:
+    """Undo `log_to_stderr`: in a task process `blueque` is a logger like that of any library."""
+    global _before
+    if _before is None:
+        return
+    (writer, found), _before = _before, None
+    writer.close()
+    log.handlers, log.propagate, log.disabled = found.handlers, found.propagate, found.disabled
+    log.setLevel(found.level)
 
 
 def _is_journal(descriptor: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from blueque import process, signals, slot
 from blueque.notify import Notifier
-from blueque.orders import OF_MASTER
+from blueque.orders import OF_MASTER, Pause
 from blueque.rereading import Rereading
 
 log = logging.getLogger("blueque")
@@ -41,6 +41,7 @@ class Master:
     rereading: what SIGHUP asks for the body and the chore that take the place of ours; see `rereading.Rereading`.
     max_runtime: seconds after which we do as at SIGTERM.
     note_ending: called for a process that is no listener of ours, when it has ended; see `process.reap_strays`.
+    on_listener_end: called with the pid of a listener of ours that has ended.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Master:
         rereading: Rereading | None = None,
         max_runtime: float | None = None,
         notifier: Notifier | None = None,
+        on_listener_end: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._body, self._slots, self._on_term = body, slots, on_term
         self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
+        self._on_listener_end = on_listener_end
         self._born: dict[int, float] = {}              # pid of a slot -> when it was forked
         self._adopters: dict[int, float] = {}          # the same of those that only adopt
         self._fork_at: list[float] = []                # when to fork the slots that are missing
@@ -64,8 +67,9 @@ class Master:
         self._first = 0                                # the first signal that we were given
         self._has_been_told = False                    # by a signal that we are to leave
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
-        self._is_paused = False                        # our listeners take nothing until the next SIGUSR2
+        self._pause = Pause()                          # while there is one, our listeners take nothing
         self._rereading = rereading
+        self._max_runtime = max_runtime
         self._leave_at = float("inf") if max_runtime is None else time.monotonic() + max_runtime
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
         self._board = mmap.mmap(-1, slots + _MOST_ADOPTERS) if self._notifier is not None else None
@@ -93,7 +97,7 @@ class Master:
             now = time.monotonic()
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
-                self._begin_to_leave(signal.SIGTERM)
+                self._begin_to_leave(signal.SIGTERM, is_out_of_time=True)
                 self._has_been_told = False            # the first signal that comes now says no more than that
                 if self._is_leaving:
                     return self._status
@@ -140,7 +144,7 @@ class Master:
         if self._is_ready:
             running = shown.count(slot.BUSY) + len(self._held)
             stopping = ["STOPPING=1"] if self._order is not None else []
-            paused = ", paused" if self._is_paused else ""
+            paused = ", paused" if self._pause.by else ""
             unregistered = f", {new} not registered" if new else ""
             notifier.tell("READY=1", *stopping, f"STATUS={running}/{self._slots} running{paused}{unregistered}")
 
@@ -192,7 +196,7 @@ class Master:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
         os.close(self._lifeline_end)
         os.close(self._requests)
-        known = slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._is_paused)
+        known = slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._pause, self._max_runtime)
         board = self._board
         return self._body(known if board is None else known._replace(show=functools.partial(board.__setitem__, place)))
 
@@ -216,13 +220,14 @@ class Master:
         if number != signal.SIGCHLD and not self._echoes.is_one(number):
             self._begin_to_leave(number)
 
-    def _begin_to_leave(self, number: int) -> None:
-        name, was_told, self._has_been_told = signals.signal_name(number), self._has_been_told, True
+    def _begin_to_leave(self, number: int, is_out_of_time: bool = False) -> None:
+        name = "--max-runtime" if is_out_of_time else signals.signal_name(number)
+        was_told, self._has_been_told = self._has_been_told, True
         if self._order is None:
             self._first = number
             if number == signal.SIGTERM and self._on_term == "stop":
                 log.warning("%s: stopping the running tasks", name)
-                self._pass_on(signal.SIGQUIT)
+                self._pass_on(signals.OUT_OF_TIME if is_out_of_time else signal.SIGQUIT)
                 return
             then = "leaving the running tasks to their listeners" if self._is_leaving else (
                 "leaving when the running tasks have ended (again, after a second: stop them)"
@@ -238,8 +243,8 @@ class Master:
 
     def _obey_aside(self, number: int) -> None:
         """Obey what ends nobody."""
-        if self._echoes_aside.is_one(number):
-            return
+        if number != signal.SIGUSR2 and self._echoes_aside.is_one(number):
+            return                                     # a second SIGUSR2 takes the first one back
         own = sorted([*self._born, *self._adopters])
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
@@ -248,10 +253,10 @@ class Master:
         elif self._order is not None:
             log.warning("%s: we are leaving anyway", signals.signal_name(number))
         elif number == signal.SIGUSR2:
-            self._is_paused = not self._is_paused
-            log.warning("SIGUSR2: %s", "taking nothing new until the next SIGUSR2; what runs, runs on" if self._is_paused
+            self._pause.by = None if self._pause.by else "a signal"
+            log.warning("SIGUSR2: %s", "taking nothing new until the next SIGUSR2; what runs, runs on" if self._pause.by
                         else "taking tasks again")
-            self._tell(self._born, signals.PAUSE if self._is_paused else signals.RESUME)
+            self._tell(self._born, signals.PAUSE)
         elif self._rereading is None:
             log.warning("SIGHUP: start the listener again to have it read its configuration")
         else:
@@ -275,10 +280,14 @@ class Master:
         for pid in process.ended_children():
             ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
             self._places.pop(pid, None)
+            if pid not in self._born and pid not in self._adopters:
+                self._note_ending(pid, ticks, reaped)  # perhaps a dead listener's task: whoever adopts it wants to know
+                continue
+            self._on_listener_end(pid)
             if pid in self._born:
                 ended.append((self._born.pop(pid), pid, reaped.code))
-            elif self._adopters.pop(pid, None) is None:
-                self._note_ending(pid, ticks, reaped)  # perhaps a dead listener's task: whoever adopts it wants to know
+            else:
+                del self._adopters[pid]
         if self._order is not None:
             return
         for born, pid, code in ended:

@@ -15,7 +15,7 @@ from blueque.nodes import Node
 from blueque.overview import Line, overview
 from blueque.statistics import Numbers, read_numbers, total
 from blueque.task import Task
-from blueque.task_log import printed_at
+from blueque.task_log import ask_printed, printed_at
 from blueque.version import __version__
 
 Owned = TypeVar("Owned", Node, Task)
@@ -32,12 +32,14 @@ _FINISHED = ("complete", "failed", "cancelled")
 class Queue(NamedTuple):
     """What is told of a queue, or of several together. Ages in seconds, the greatest each; 0: there is none.
 
-    made: how many tasks were ever made in it. slots: its listeners that take tasks, or have one.
+    made: how many tasks were ever made in it. runnable: how many of the pending could start now.
+    slots: its listeners that take tasks, or have one.
     """
 
     counts: Mapping[str, int]
     numbers: Numbers
     made: int
+    runnable: int
     pending_for: float
     overdue_for: float
     running_for: float
@@ -54,9 +56,9 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
     totals: list[Command] = []
     for line in its.lines:                             # in one piece, or a counter could seem to go backwards
         totals += [("MULTI",), ("HGETALL", keys.totals(line.queue)), ("ZCARD", keys.tasks(line.queue)), ("EXEC",)]
-    printed: list[Command] = [("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1) for task in its.running]
+    printed: list[Command] = [ask_printed(task.id) for task in its.running]
     replies = redis.read(*totals, *printed) if totals else []
-    signs = {task.id: printed_at(found) if found else None
+    signs = {task.id: printed_at(found, task.attempt)
              for task, found in zip(its.running, replies[len(totals) :], strict=True)}
     nodes, running = _by_queue(its.nodes), _by_queue(its.running)
     queues = {
@@ -94,7 +96,7 @@ def _queue(
     return Queue(
         counts={state: getattr(line, state) for state in _UNFINISHED}, numbers=numbers,
         made=max(count + events.get("deleted", 0) + events.get("moved_away", 0) - events.get("moved", 0), 0),
-        pending_for=line.oldest or 0.0, overdue_for=line.overdue_for or 0.0,
+        runnable=line.runnable, pending_for=line.oldest or 0.0, overdue_for=line.overdue_for or 0.0,
         running_for=max([now - at for at in begun], default=0.0), silent_for=max([now - at for at in signs], default=0.0),
         listeners=len(living), slots=sum(node.state not in ("draining", "paused") or bool(node.held) for node in living),
         busy=sum(bool(node.held) for node in living), is_paused=line.pause is not None,
@@ -115,6 +117,7 @@ def _together(some: Sequence[Queue]) -> Queue:
     return Queue(
         counts={state: sum(its.counts[state] for its in some) for state in _UNFINISHED},
         numbers=total(its.numbers for its in some), made=sum(its.made for its in some),
+        runnable=sum(its.runnable for its in some),
         pending_for=max(its.pending_for for its in some), overdue_for=max(its.overdue_for for its in some),
         running_for=max(its.running_for for its in some), silent_for=max(its.silent_for for its in some),
         listeners=sum(its.listeners for its in some), slots=sum(its.slots for its in some),
@@ -146,7 +149,10 @@ _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
     ("tasks_lost_total", "counter", "How many attempts nobody was left to end", lambda its: its.numbers.lost),
     ("tasks_adopted_total", "counter", "How often another listener took over a running task",
      lambda its: its.numbers.events.get("adopted", 0)),
-    ("oldest_pending_seconds", "gauge", "How long the next task in line has been waiting", lambda its: its.pending_for),
+    ("tasks_runnable", "gauge", "How many pending tasks could start now if listeners were free: not paused, not behind a "
+     "full limit or lock, and needing no more than a listener has", lambda its: its.runnable),
+    ("oldest_pending_seconds", "gauge", "How long the oldest of the next tasks in line has been waiting",
+     lambda its: its.pending_for),
     ("oldest_overdue_seconds", "gauge", "For how long a scheduled task should have been in line",
      lambda its: its.overdue_for),
     ("longest_running_seconds", "gauge", "How long the oldest running task has run", lambda its: its.running_for),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys, settings
+from blueque import keys, process, settings
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -149,6 +149,23 @@ def names_of(node_id: str) -> set[str]:
     host = _RANDOM_PART.sub("", host or node_id)
     short = host.partition(".")[0]
     return {node_id, host, short, f"{short}_{pid}"}
+
+
+def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    """Return the host names under which listeners beat on more than one machine, and the boot ids of these."""
+    boots: dict[str, set[str]] = {}
+    for node in nodes:
+        # One that does not beat may be from before its machine has started again.
+        if node.boot and node.state in ("up", "draining", "paused") and not node.is_late:
+            boots.setdefault(_RANDOM_PART.sub("", node.host), set()).add(node.boot)
+    return {host: sorted(found) for host, found in sorted(boots.items()) if len(found) > 1}
+
+
+def is_process_gone(node: Node) -> bool:
+    """Tell whether we see on this host that the process of a listener has ended."""
+    known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
+    pid = node.id.rpartition("_")[2]
+    return pid.isdecimal() and len(pid) < 10 and process.is_gone(int(pid), known)
 
 
 def _short_names(node: Node) -> tuple[str, str]:

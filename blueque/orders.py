@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import mmap
 import os
 import signal
 import threading
@@ -21,7 +22,8 @@ log = logging.getLogger("blueque")
 
 T = TypeVar("T")
 
-OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.RESUME)
+OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
+_CAUSES = (None, "a signal", "an order")               # of a pause
 LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
 
 
@@ -37,27 +39,55 @@ class OrderCame(Exception):
     """An order came that ends what was going on."""
 
 
+class Pause:
+    """Whether the listeners of one master take nothing new.
+
+    The master and all that it forks share the value, so that a listener which could not hear for a while, or is forked
+    later, finds the last word. Two signals that wait at the same time may be delivered in any order.
+    """
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 1)
+
+    @property
+    def by(self) -> str | None:
+        """What has caused it: `a signal` or `an order`; None: there is no pause."""
+        return _CAUSES[self._shared[0]]
+
+    @by.setter
+    def by(self, cause: str | None) -> None:
+        self._shared[0] = _CAUSES.index(cause)
+
+
 class Orders:
     """The one place where a listener waits: for descriptors, a time, and always for orders too.
 
     lifeline: a pipe that hangs up when the master dies; None without a master.
     obeys_terminal: whether a Ctrl-C is for us; else it is for the master.
     on_child_end: called when a child has ended.
-    is_paused: take nothing, and stay; our master may change it.
+    pause: while there is one, take nothing, and stay.
+    max_runtime: of our master, in seconds.
     """
 
     def __init__(
-        self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None], is_paused: bool = False
+        self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None], pause: Pause | None = None,
+        max_runtime: float | None = None,
     ) -> None:
         self.now = Order.WORK
+        self.why_stopped = "stopped by operator"       # in a sentence, for the error of the task
+        self._max_runtime = max_runtime
         self.wants_end = False                         # the task should come to an end, if it can go on elsewhere
-        self.is_paused = is_paused
+        self.pause = pause or Pause()
         self._lifeline, self._on_child_end = lifeline, on_child_end
         # The others are words of our master; a program of the user's own may have its own use for them.
         numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([] if lifeline is None else OF_MASTER)]
         self._numbers = [*numbers, *([signal.SIGINT] if obeys_terminal else [])]
         self._signals: signals.Signals | None = None
         self._echoes = signals.Echoes()
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pause.by is not None
 
     def open(self) -> None:
         """Begin to hear signals, if this is the main thread, the only one that can."""
@@ -129,7 +159,7 @@ class Orders:
             except (RedisAway, RedisRefused, Contended) as error:
                 if isinstance(error, RedisRefused) and error.code in fatal:
                     raise
-                trouble.tell(str(error), "waiting")
+                trouble.tell(error, "waiting")
                 if self.now >= until:
                     if not may_try_again:
                         raise OrderCame(str(error)) from error
@@ -145,8 +175,7 @@ class Orders:
         if number == signal.SIGCHLD:
             self._on_child_end()
             return
-        if number in (signals.PAUSE, signals.RESUME):
-            self.is_paused = number == signals.PAUSE
+        if number == signals.PAUSE:                    # it has cut short what we waited for
             return
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
@@ -155,7 +184,9 @@ class Orders:
             self.now = max(self.now, Order.DRAIN)
             return
         self.wants_end = True
-        if number == signal.SIGQUIT:
+        if number == signals.OUT_OF_TIME and self.now is not Order.STOP:
+            self.why_stopped = f"stopped: the listener's --max-runtime of {self._max_runtime or 0:g} s has passed"
+        if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
             self.now = Order.STOP
         elif self._lifeline is not None:               # our master has SIGQUIT for more; a second SIGTERM is somebody else's
             self.now = max(self.now, Order.DRAIN)

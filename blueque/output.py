@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from blueque.attempt import Attempt
+from blueque.plain_files import open_plain
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))
 
@@ -48,7 +49,7 @@ class Output:
         for number, name in _STREAMS:
             if self._kept and not self._is_ours(number):
                 continue                               # what has been imported has sent it elsewhere
-            file = os.open(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            file = open_plain(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if self._kept and _identity(file) == self._kept[number]:
                 os.close(file)                         # it has been there all the time, under another name
                 continue

@@ -15,8 +15,21 @@ from blueque.errors import RedisRefused
 from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
 from blueque.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
-from blueque.task_log import printed_at
-from blueque.waiting import MAX_HEADS, Misfit, Pause, Waits, ask_lengths, ask_names, misfits, pause_of, take_lengths
+from blueque.task_log import ask_printed, printed_at
+from blueque.waiting import (
+    MAX_HEADS,
+    NEXT,
+    Misfit,
+    Pause,
+    Waits,
+    ask_lengths,
+    ask_names,
+    lock_of,
+    misfits,
+    pause_of,
+    runnable,
+    take_lengths,
+)
 
 if TYPE_CHECKING:
     from blueque.statistics import Durations
@@ -42,6 +55,7 @@ class Line(NamedTuple):
     is_minded: whether a listener of the queue could have done so, and not only a scheduler.
     lost, poison: ids of failed tasks with that error type, a day old at most, among the `looked_at` newest.
     pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
+    runnable: how many of the pending could start now, had they listeners: see `waiting.runnable`.
     misfits: the lines of which no listener of the queue could ever run a task, though it has some.
     first: the id of the task that has been pending for `oldest` seconds.
     failing: how many tasks have failed within the last hour, if there are many and they are too large a share; else 0.
@@ -69,6 +83,7 @@ class Line(NamedTuple):
     first: str | None = None
     looked_at: int = 0
     failing: int = 0
+    runnable: int = 0
 
 
 class Overview(NamedTuple):
@@ -138,12 +153,16 @@ def overview(redis: Redis) -> Overview:
     ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
     suspects = [queue for queue, one in failed.items() if one.within_hour >= MANY]
     good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
-    found = redis.read(*good, *ask_shown(ids)) if ids or good else []
+    locks = sorted({lock for some in waits.values() for line in some if (lock := lock_of(line.line))})
+    holders: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
+    found = redis.read(*good, *holders, *ask_shown(ids)) if ids or good else []
     last_good: dict[str, str | None] = dict(zip(suspects, found, strict=False))
-    tasks = take_shown(ids, found[len(good) :])
+    held = dict(zip(locks, found[len(good) :], strict=False))
+    tasks = take_shown(ids, found[len(good) + len(locks) :])
     running = in_order([tasks[task_id] for task_id in started if tasks[task_id].status == "started"])
     failing, printed, ran = _last(redis, last_good, running, now)
     lines = [_line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now) for queue in queues]
+    lines = [line._replace(runnable=_runnable(line, waits[line.queue], held)) for line in lines]
     lines = [line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0) for line in lines]
     middles = {queue: its for queue, one in ran.items() if (its := usual(one)) is not None}
     tails = {queue: most for queue, one in ran.items() if (most := tail(one)) is not None}
@@ -200,7 +219,7 @@ def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
         ("LLEN", keys.complete(queue)),
         ("LLEN", keys.failed(queue)),
         ("LLEN", keys.cancelled(queue)),
-        ("LRANGE", keys.pending(queue), -3, -1),
+        ("LRANGE", keys.pending(queue), -NEXT, -1),
         ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - LATE),
         ("ZCOUNT", keys.scheduled(queue), "-inf", now - OVERDUE),
@@ -241,20 +260,20 @@ def _last(
     running = running[:MAX_TALKING]
     there = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
     asked: list[Command] = [("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()]
-    asked += [("XREVRANGE", keys.log(task.id), "+", "-", "COUNT", 1) for task in running]
+    asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
     replies = redis.read(*asked) if asked else []
     ended = zip(there, replies, strict=False)
     good = {queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR}
     entries = zip(running, replies[len(there) :], strict=False)
-    printed = {task.id: printed_at(found) for task, found in entries if found}
+    printed = {task.id: at for task, found in entries if (at := printed_at(found, task.attempt)) is not None}
     days = iter(replies[len(there) + len(running) :])
     ran = {queue: take_ran([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
     return last_good.keys() - good, printed, ran
 
 
 def _firsts(lines: Sequence[Waits]) -> list[str]:
-    return [line.first for line in lines[:MAX_HEADS]]
+    return [task_id for line in lines[:MAX_HEADS] for task_id in line.head]
 
 
 def _line(
@@ -297,10 +316,19 @@ def _line(
     )
 
 
+def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
+    if line.pause is not None:
+        return 0
+    in_lines = sum(some.length for some in waits)
+    able = line.pending - in_lines + runnable(waits, line.misfits, held)
+    room = able if line.max_concurrency is None else line.max_concurrency - line.running
+    return max(min(able, room), 0)
+
+
 def _oldest(known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:
-    """Return since when the oldest of those that are next in their lines has been pending, and its id."""
-    waiting = [tasks[task_id] for task_id in reversed(known.head) if tasks[task_id].status == "pending"]
-    firsts = [*waiting[:1], *(tasks[one] for one in _firsts(waits) if tasks[one].status == "pending")]
+    """Return since when the oldest of the next NEXT tasks of each line has been pending, and its id."""
+    # Not only the very next one: a younger task may have been put first.
+    firsts = [tasks[task_id] for task_id in (*known.head, *_firsts(waits)) if tasks[task_id].status == "pending"]
     found = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
     return min(found, default=(None, None))
 

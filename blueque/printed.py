@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Iterator, Sequence
+
+from blueque.plain_files import open_plain
 
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat
@@ -61,7 +62,7 @@ class Stream:
         is_over: what has no end is a line, too. is_brief: of some lines that nobody will see the number is enough.
         """
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = open_plain(self._path)
         except OSError:
             return
         try:
@@ -74,7 +75,7 @@ class Stream:
                     yield from self._read(descriptor, BLOCK, False)
                 yield _gap(self._skip(status.st_size - AT_A_LOOK))
             yield from self._read(descriptor, status.st_size, is_brief)
-            if status.st_blocks * 512 > kept and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            if status.st_blocks * 512 > kept and status.st_nlink == 1:
                 _thin_out(self._path, status.st_size, kept)
         finally:
             os.close(descriptor)
@@ -84,7 +85,7 @@ class Stream:
     def lines(self, end: int | None = None) -> Iterator[bytes]:
         """Yield the lines up to there, all of them, as they are seen; None: as far as there is anything."""
         try:
-            descriptor = os.open(self._path, os.O_RDONLY)
+            descriptor = open_plain(self._path)
         except OSError:
             return
         try:
@@ -289,7 +290,7 @@ def _thin_out(path: str, size: int, kept: int) -> None:
 
     begin, end = kept // 8 // 4096 * 4096, (size - kept // 2) // 4096 * 4096
     if end > begin:
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        descriptor = open_plain(path, os.O_WRONLY)
         try:
             flags = 1 | 2                              # keep the size, punch a hole: see fallocate(2); not all can
             ctypes.CDLL(None).fallocate(descriptor, flags, ctypes.c_long(begin), ctypes.c_long(end - begin))

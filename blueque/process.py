@@ -7,21 +7,16 @@ import functools
 import os
 import select
 import signal
-import socket
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
+from blueque.hosts import host_name, is_this_machine
 from blueque.proc import has_ended, read_all_stats, read_stat
 from blueque.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kernel: that of the machine, not of a container
-
-
-@functools.cache
-def host_name() -> str:
-    return socket.getfqdn()
 
 
 def user_at_host() -> str:
@@ -36,7 +31,7 @@ def user_at_host() -> str:
 
 
 def node_id() -> str:
-    """Return the id of a listener in this process, `[fqdn]_[pid]`, as 1.0.0 makes it."""
+    """Return the id of a listener in this process, `[host]_[pid]`, as 1.0.0 makes it."""
     return f"{host_name()}_{os.getpid()}"
 
 
@@ -79,7 +74,15 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
         return False
     if not fields:
         return True                                    # another user's, and hidden from us (hidepid)
-    return not ticks or not ticks.isdecimal() or int(ticks) in (0, start_ticks(pid))
+    return not ticks or not ticks.isdecimal() or int(ticks[:20]) in (0, start_ticks(pid))
+
+
+def is_gone(pid: int, known: Mapping[str, str]) -> bool:
+    """Tell whether we see on this host that a process has ended.
+
+    False: it runs, or it is not known (pid 0), or it is on another host or in another container.
+    """
+    return pid > 0 and shares_pids(known) and not is_alive(pid, known)
 
 
 def shares_pids(known: Mapping[str, str]) -> bool:
@@ -91,6 +94,14 @@ def shares_pids(known: Mapping[str, str]) -> bool:
 def sees_all_pids() -> bool:
     """Tell whether we see every process of this machine: not so in a container."""
     return f"pid:[{_pid_namespace()}]" == _FIRST_PID_NAMESPACE
+
+
+def is_legacy_here(node: str) -> bool:
+    """Tell whether we can see the process of a listener of 1.0.0, of which the node id is all that is recorded.
+
+    In a container, a host name that is the same may be of another one, or of the machine: its pids mean nothing here.
+    """
+    return is_this_machine(node.rpartition("_")[0]) and sees_all_pids()
 
 
 def is_running(pid: int) -> bool:
@@ -253,6 +264,21 @@ def describe(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
 
 
+def keep_in_memory(text: str) -> int:
+    """Return a descriptor from which the program that takes our place can read the text: no environment shows it."""
+    descriptor = os.memfd_create("blueque", 0)         # 0: it stays open at an exec
+    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=False) as file:
+        file.write(text)
+    return descriptor
+
+
+def read_from_memory(descriptor: int) -> str:
+    """Return the text that `keep_in_memory` has kept, and let go of it."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
 def find_program(name: str) -> str | None:
     """Return the path of a program as a shell would find it."""
     import shutil  # here: what a listener imports, each of its forks copies
@@ -262,6 +288,8 @@ def find_program(name: str) -> str | None:
 
 def signal_group(pid: int, number: int) -> bool:
     """Send a signal to the process group that our child leads, or is about to. False: there is nobody to get it."""
+    if pid <= 1:
+        return False                                   # to the kernel, 0 is our own group, and 1 every process
     try:
         os.killpg(pid, number)
     except ProcessLookupError:

@@ -172,15 +172,17 @@ class Processor:
         return time.time() + policy.delay(failures), failures + 1
 
     def _retry(self, record: Mapping[str, Any], eta: float, failures: int) -> None:
-        facts = _facts(record, MEASURED) | self._last_files() | {
-            "last_error": record["error"], "last_error_type": record.get("error_type") or "error", "failures": failures
-        }
+        facts = _facts(record, MEASURED) | self._last_files()
+        wish = record["error"] if record.get("retry_after") is not None else None
+        if wish is None:
+            kind = record.get("error_type") or "error"
+            facts |= {"last_error": record["error"], "last_error_type": kind, "failures": failures}
         now = time.time()
         at = eta if eta > now else None
-        became = protocol.retry(self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts)
+        became = protocol.retry(self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts, wish)
         log.info(
-            "retry task=%s queue=%s node=%s status=%s in=%.1fs error=%s",
-            self._task.id, self._queue, self._node, became, max(eta - now, 0.0), _one_line(record["error"]),
+            "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s", self._task.id, self._queue, self._node, became,
+            max(eta - now, 0.0), "error" if wish is None else "reason", _one_line(record["error"]),
         )
         self._wake_waiting()
 

@@ -43,6 +43,7 @@ class Publisher:
 
     def __init__(self, client: Client, attempt: Attempt, log_limit: int = LOG_LIMIT) -> None:
         self._client, self._attempt, self._log_limit = client, attempt, log_limit
+        self._said: set[str] = set()                   # what has gone wrong, as the log has it
         self._tail: Tail | None = None
         self._told: Told | None = None                 # of progress, as of the last look: by the handler,
         self._wrote: float | None = None               # by a program,
@@ -75,24 +76,36 @@ class Publisher:
 
         client: one that waits for as long as it takes.
         """
-        self._checkpoint.finish(client, task)
+        try:
+            self._checkpoint.finish(client, task)
+        except BluequeError:
+            raise
+        except Exception:                              # of the files: its end matters more
+            self._attempt.log_failure("checkpoint")
 
     def _look_and_tell(self, task: Task, is_over: bool) -> bool:
         """Return whether Redis has it all."""
         is_told = True
-        actions: list[Callable[[], None]] = [
-            lambda: self._look(is_over), lambda: self._tell_lines(task, is_over), lambda: self._tell_progress(task)
-        ]
+        actions: dict[str, Callable[[], None]] = {
+            "output": lambda: self._look(is_over),
+            "lines": lambda: self._tell_lines(task, is_over),
+            "progress": lambda: self._tell_progress(task),
+        }
         if not is_over:
-            actions.append(lambda: self._checkpoint.step(self._client, task))
-        for action in actions:
+            actions["checkpoint"] = lambda: self._checkpoint.step(self._client, task)
+        for kind, action in actions.items():
             try:
                 action()
             except (BluequeError, OSError) as error:   # of the disk, too: its end matters more
-                log.info("log task=%s: %s", task.id, error)
                 is_told = False
+                if str(error) not in self._said:       # once in an attempt, which may take days
+                    self._said.add(str(error))
+                    log.info("log task=%s: %s", task.id, error)
                 if isinstance(error, RedisAway):
                     break
+            except Exception:                          # the task may have left anything there
+                self._attempt.log_failure(kind)
+                is_told = False
         return is_told
 
     def _look(self, is_over: bool) -> None:

@@ -19,7 +19,7 @@ from blueque.inspector import Inspector
 from blueque.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.retry import Retry
 from blueque.task import Task
-from blueque.task_id import DEFAULT_KEEP, TaskId, id_of_key, key_fields
+from blueque.task_id import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
 from blueque.values import encode, require_queue_name, require_text_keys, require_time, require_whole
 
 Options = dict[str, str | int | float]
@@ -35,7 +35,7 @@ class Queue(ManyTasks):
         redis: Redis,
         name: str,
         max_bytes: int,
-        retry: Retry | Literal[False] | None = None,
+        retry: Retry | int | None = None,
         config: QueueConfig = QueueConfig(),  # noqa: B008  # it does not change
     ) -> None:
         self.name = name
@@ -53,12 +53,12 @@ class Queue(ManyTasks):
         self,
         parameters: Any,
         *,
-        key: str | None = None,
+        key: str | int | None = None,
         keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
-        retry: Retry | Literal[False] | None = None,
+        retry: Retry | int | None = None,
         time_limit: float | str | None = None,
         stall_limit: float | str | None = None,
         memory_limit: int | str | None = None,
@@ -68,12 +68,14 @@ class Queue(ManyTasks):
         """Put a new task in line and return its id, a str that also knows whether the task `is_new`.
 
         parameters: a str is stored untouched; anything else as JSON, and comes back as that.
-        key: the same key in the same queue is the same task, and makes no second one while the first is in Redis.
+        key: the same key in the same queue is the same task, and makes no second one while the first is in Redis. A whole
+            number is the same key as its digits.
         keep: how long the key counts when its task was deleted; seconds, or text as "1d".
         priority: -100 to 100; higher is first, and of equal ones the older.
         resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside for the task.
         lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence", 3): three.
-        retry: its policy, else that of this Queue object, else that of the listener; False: none, whatever they say.
+        retry: its policy, or a number of retries; else that of this Queue object, else that of the listener; False: none,
+            whatever they say.
         time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as "2h".
         memory_limit: how much its processes may take together; bytes, or text as "8GiB".
         grace, lead: how long it has between SIGTERM and SIGKILL, and how long before a limit strikes it is warned.
@@ -84,6 +86,7 @@ class Queue(ManyTasks):
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
+        key = None if key is None else require_key(key)
         options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
         return self._enqueue(parameters, options, key)
 
@@ -92,12 +95,12 @@ class Queue(ManyTasks):
         parameters: Any,
         eta: float | datetime,
         *,
-        key: str | None = None,
+        key: str | int | None = None,
         keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
-        retry: Retry | Literal[False] | None = None,
+        retry: Retry | int | None = None,
         time_limit: float | str | None = None,
         stall_limit: float | str | None = None,
         memory_limit: int | str | None = None,
@@ -112,6 +115,7 @@ class Queue(ManyTasks):
         its_limits = limits.fields(
             time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
         )
+        key = None if key is None else require_key(key)
         options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
         now = time.time()
         due = require_time(eta)
@@ -170,23 +174,27 @@ class Queue(ManyTasks):
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
 
-    def set_priority(self, task_id: str, priority: int) -> None:
+    def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
         """Have a waiting task take its place among those of this priority, as the last of them for now.
 
+        by: who wants it, for its history; else this user and host.
         Raises NotWaiting, WrongQueue. Source: docs/protocol.md, "set_priority".
         """
-        protocol.set_priority(self._redis, self.name, task_id, require_priority(priority), time.time())
-        log.info("set_priority task=%s queue=%s priority=%d", task_id, self.name, priority)
+        who = by if by is not None else process.user_at_host()
+        protocol.set_priority(self._redis, self.name, task_id, require_priority(priority), time.time(), who)
+        log.info("set_priority task=%s queue=%s priority=%d by=%s", task_id, self.name, priority, who)
 
-    def put_first(self, task_id: str) -> None:
+    def put_first(self, task_id: str, by: str | None = None) -> None:
         """Make a pending task the next of those of its priority. Raises NotWaiting, WrongQueue.
 
         A scheduled task, which `set_priority` and `move` take, has no place in line yet: NotWaiting.
 
+        by: as for `set_priority`.
         Source: docs/protocol.md, "put_first".
         """
-        protocol.put_first(self._redis, self.name, task_id, time.time())
-        log.info("put_first task=%s queue=%s", task_id, self.name)
+        who = by if by is not None else process.user_at_host()
+        protocol.put_first(self._redis, self.name, task_id, time.time(), who)
+        log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str) -> None:
         """Put a scheduled task in line now, with all others of the queue that are due. Raises NotWaiting, WrongQueue.
@@ -197,13 +205,15 @@ class Queue(ManyTasks):
         log.info("bring_forward task=%s queue=%s", task_id, self.name)
         self.enqueue_due_tasks()
 
-    def move(self, task_id: str, to: str) -> None:
+    def move(self, task_id: str, to: str, by: str | None = None) -> None:
         """Have a waiting task wait in another queue instead, as the last of its line. Raises NotWaiting, WrongQueue.
 
+        by: as for `set_priority`.
         Source: docs/protocol.md, "move".
         """
-        protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time())
-        log.info("move task=%s queue=%s to=%s", task_id, self.name, to)
+        who = by if by is not None else process.user_at_host()
+        protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time(), who)
+        log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have listeners take nothing from this queue; what runs, runs on. False: it was paused already.
@@ -297,7 +307,7 @@ class Queue(ManyTasks):
 
     def _options(
         self,
-        retry: Retry | Literal[False] | None,
+        retry: Retry | int | None,
         its_limits: Mapping[str, int | float],
         priority: int,
         resources: Mapping[str, int | str] | None,
@@ -328,7 +338,9 @@ class Queue(ManyTasks):
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return the policy if it is one: None says nothing, False says that there is to be none."""
+    """Return the policy; that of a number is so many retries. None says nothing, False that there is to be none."""
     if retry is None or retry is False or isinstance(retry, Retry):
         return retry
-    raise InvalidType(f"retry is a blueque.Retry, or False for none, not {type(retry).__name__}")
+    if isinstance(retry, int) and retry is not True:
+        return Retry(max=retry)
+    raise InvalidType(f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}")

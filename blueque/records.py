@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from types import TracebackType
 from typing import Any
 
 from blueque import process, signals
@@ -20,6 +22,8 @@ MAX_ERROR_LINES = 10                                   # lines of a program's st
 ENDED = ("exit", "signal", "memory", "time_limit", "stall_limit", "memory_limit", "cancelled", "stopped")
 
 Record = dict[str, Any]
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
@@ -41,7 +45,8 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     kind = type(error)
     message = printable(error, MAX_ERROR)
     try:
-        trace = printable("".join(traceback.format_exception(error))[-MAX_ERROR:], 4 * MAX_ERROR)
+        lines = traceback.format_exception(kind, error, _from_the_handler_on(error.__traceback__))
+        trace = printable("".join(lines)[-MAX_ERROR:], 4 * MAX_ERROR)
     except Exception:                                  # the exception of the user's own class cannot even be shown
         trace = ""
     record = {
@@ -56,6 +61,14 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     if isinstance(error, Fail):
         record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
     return record
+
+
+def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of Blueque that called the handler; the whole when all are such."""
+    frame = trace
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.tb_next
+    return frame or trace
 
 
 def record_of_ending(ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True) -> Record:

@@ -195,7 +195,7 @@ class Recovery:
             return False
         if not is_member:
             # Who struck it off may have been wrong, and 1.0.0 runs what it has popped without asking again.
-            return _is_gone_here(node) or (not _is_here(node) and now - one.since >= settings.LOST_AFTER)
+            return _is_gone_here(node) or (not process.is_legacy_here(node) and now - one.since >= settings.LOST_AFTER)
         if _is_gone_here(node):
             one.is_struck_by_us = protocol.strike(self._redis, self.queue, node)
         if one.is_struck_by_us:
@@ -293,21 +293,13 @@ def _is_of_this_host(task: Task) -> bool:
     """Tell whether the task's process can be looked at here. 1.0.0 tells no more of one than its listener's host name."""
     if "boot" in task.fields:
         return process.shares_pids(task.fields)
-    return _is_here(task.node or "")
+    return process.is_legacy_here(task.node or "")
 
 
 def _is_gone_here(node: str) -> bool:
     """Tell whether the process of a listener of 1.0.0, of which only the node is known, was on this host and is gone."""
     pid = _pid(node.rpartition("_")[2])
-    return _is_here(node) and pid > 0 and not process.is_alive(pid, {})
-
-
-def _is_here(node: str) -> bool:
-    """Tell whether we can see a listener's process, of which only the node is known.
-
-    In a container, a host name that is the same may be of another one, or of the host: its pids mean nothing here.
-    """
-    return node.rpartition("_")[0] == process.host_name() and process.sees_all_pids()
+    return process.is_legacy_here(node) and pid > 0 and not process.is_alive(pid, {})
 
 
 def _pid(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("blueque")
 
 ANSWER_TO = "BLUEQUE_LISTENER_ANSWER_TO"               # the descriptor that takes the choices, instead of a new program
+TOLD = "BLUEQUE_LISTENER_TOLD"                         # the descriptor that has the rest of its environment
 _AT_ONCE = 65536
 
 Renewed = tuple["Callable[[slot.Master], int]", "Callable[[], None]"]
@@ -67,6 +69,13 @@ class Rereading:
 
     def _ask(self, write: int) -> int:
         os.set_inheritable(write, True)
+        kept = process.keep_in_memory(json.dumps(self._environment))   # it has a password
         os.execve(sys.executable, [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], {
-            **os.environ, **self._environment, ANSWER_TO: str(write),
+            **os.environ, ANSWER_TO: str(write), TOLD: str(kept),
         })
+
+
+def complete_environment() -> None:
+    """In the child: add to the environment what the master has told it."""
+    if TOLD in os.environ:
+        os.environ.update(json.loads(process.read_from_memory(int(os.environ.pop(TOLD)))))

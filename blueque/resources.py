@@ -159,8 +159,10 @@ class Pool:
             return None
         try:
             return self._claim(amounts)
-        except OSError as error:                       # no more files may be open, or somebody has removed the directory
+        except OSError as error:                       # no more files may be open, or the directory has been removed
             log.error("cannot claim %s: %s", write_needs(amounts), error)
+            if isinstance(error, FileNotFoundError) and os.path.isdir(os.path.dirname(self._directory)):
+                os.makedirs(self._directory, mode=0o700, exist_ok=True)      # for the next try
             return None
 
     def has(self, wanted: Mapping[str, int]) -> bool:

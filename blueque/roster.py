@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueque import process, settings
-from blueque.attempt import remove, write_whole
+from blueque.plain_files import remove, write_whole
 
 
 class Roster:
@@ -24,20 +24,29 @@ class Roster:
 
     def __init__(self, spool: str) -> None:
         self._directory = f"{os.path.abspath(spool)}/listeners"
+        self._entry = b""                              # of this process, once it has joined
 
     def join(self, queues: Sequence[str], master: int) -> None:
         """Note that this process is a listener of these queues. Raises OSError."""
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
         entry = {"queues": list(queues), **process.identity(os.getpid()), "master": master,
                  "master_start": process.start_ticks(master)}
+        self._entry = json.dumps(entry).encode()
+        self._write()
+
+    def _write(self) -> None:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
         path = f"{self._directory}/{os.getpid()}"
-        write_whole(f"{path}.new", json.dumps(entry).encode())
+        write_whole(f"{path}.new", self._entry)
         os.rename(f"{path}.new", path)
 
     def sign(self) -> None:
         """Note that Redis has just taken our beat."""
         with contextlib.suppress(OSError):
-            os.utime(f"{self._directory}/{os.getpid()}")
+            try:
+                os.utime(f"{self._directory}/{os.getpid()}")
+            except FileNotFoundError:                  # with the whole spool; it is made again where tasks are taken
+                if self._entry and os.path.isdir(os.path.dirname(self._directory)):
+                    self._write()
 
     def signs(self) -> list[float]:
         """Return for how many seconds each listener that lives has not beaten."""

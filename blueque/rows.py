@@ -26,12 +26,13 @@ Made = TypeVar("Made")
 class Rows(NamedTuple):
     """Some tasks to be made, 1000 at most. Each column has as many values as there are parameters, or is left out.
 
-    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text each. ids: what the run
-    says of the keys, if it is known already. etas: Unix seconds, None: at once. priorities: -100 to 100.
+    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text each, or whole
+    numbers. ids: what the run says of the keys, if it is known already. etas: Unix seconds, None: at once.
+    priorities: -100 to 100.
     """
 
     parameters: Sequence[bytes]
-    keys: Sequence[str] | None = None
+    keys: Sequence[str | int] | None = None
     are_json: bool = True
     etas: Sequence[float | None] | None = None
     priorities: Sequence[int] | None = None
@@ -59,11 +60,11 @@ class Rows(NamedTuple):
         """Return the keys in UTF-8. Raises InvalidInput."""
         its_keys = self.keys or ()
         try:
-            packed = [key.encode() for key in its_keys]
+            packed = [key.encode() for key in its_keys]  # type: ignore[union-attr]
         except (AttributeError, UnicodeEncodeError):
             packed = []
         if not packed or not all(packed) or max(map(len, packed)) > MAX_KEY_BYTES:
-            _each("keys", its_keys, require_key)
+            packed = [require_key(key, f"keys at position {number}").encode() for number, key in enumerate(its_keys)]
         return packed
 
     def as_tasks(self, ids: Sequence[bytes], keys: Sequence[bytes] | None, now: float) -> NewTasks:

@@ -55,7 +55,7 @@ class KeyedRun:
 
     def put(
         self,
-        keys: Sequence[str],
+        keys: Sequence[str | int],
         parameters: Sequence[bytes],
         are_json: bool = True,
         etas: Sequence[float | None] | None = None,
@@ -84,7 +84,7 @@ class KeyedRun:
         finally:
             own.close()
 
-    def ids_of(self, keys: Sequence[str]) -> list[bytes]:
+    def ids_of(self, keys: Sequence[str | int]) -> list[bytes]:
         """Return the ids of the tasks that these keys stand for in this run, in ASCII. Raises InvalidInput."""
         return ids_of_run_keys(self.queue, self.name, Rows((), keys).packed_keys())
 

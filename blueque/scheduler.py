@@ -15,7 +15,7 @@ from collections.abc import Callable
 from blueque import process, signals
 from blueque.address import hide_password
 from blueque.client import Client
-from blueque.errors import Contended, InvalidInput, RedisAway, RedisRefused
+from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.notify import Notifier
 from blueque.queue import Queue
 from blueque.recovery import Recovery
@@ -33,7 +33,7 @@ PRUNE_EVERY = 60.0                                     # between two looks at wh
 SIGNS = 3                                              # that we give in the time in which systemd wants one
 REFUSED_PAUSE = 5.0                                    # before a queue that Redis refuses to serve is tried again
 
-_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", *CLUSTER}
 
 
 class _Stop(BaseException):
@@ -54,6 +54,7 @@ class Scheduler:
         self._client, self._address, self._reread = client, address, reread
         self._rules = client.retention_rules
         self._notifier = notifier or Notifier({})
+        self._has_rights = False
         self._sign_at = 0.0                            # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
         self._lookout = client.get_lookout()
@@ -178,14 +179,17 @@ class Scheduler:
 
     def _step_or_pause(self) -> float:
         try:
+            if not self._has_rights:
+                self._client.require_rights_of_scheduler()
+                self._has_rights = True
             delay = self.step()
         except (RedisAway, RedisRefused, Contended) as error:
-            if isinstance(error, RedisRefused) and error.code in _NOT_ALLOWED and not self._lookout.views:
+            if isinstance(error, RedisRefused) and error.code in _NOT_ALLOWED and not self._has_rights:
                 raise                                  # at the start: a person is there to read it
             # Its own connection has most likely broken too, and need not be found out about separately.
             self._client.close()
             self._judging.close()
-            self._trouble.tell(str(error), "waiting")
+            self._trouble.tell(error, "waiting")
             return min(self._trouble.pause(), LONGEST_PAUSE)
         self._trouble.tell(None)
         return delay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -17,6 +18,7 @@ GRACE = 30.0                                           # between SIGTERM and SIG
 
 SPOOL_LIMIT = 0.2                                      # of the disk
 LOG_LIMIT, LEAST_LOG = 2**30, 2**20                    # bytes of each file that a task prints to
+LOG_FORMATS = ("text", "json")                         # of what programs write to standard error; the first is the default
 STATISTICS_KEEP, MOST_STATISTICS = 90, 3660            # days
 
 T = TypeVar("T")
@@ -48,6 +50,16 @@ class Keep(NamedTuple):
     newest: int | None = None
     least: int = 0
     spared: float = 0.0
+
+
+class HandlerName(NamedTuple):
+    """Names what runs the tasks of a queue: `run`, a Python callable, or `exec`, a program and its arguments."""
+
+    run: str | None = None
+    exec: list[str] | None = None
+
+    def __str__(self) -> str:
+        return self.run or shlex.join(self.exec or [])
 
 
 DAY = 86400.0
@@ -95,8 +107,22 @@ def _seconds(given: float | None, name: str, default: float, environ: Mapping[st
         raise InvalidInput(f"{name}: {error}") from error
 
 
+_listeners_url: str | None = None                      # in a task process, and nowhere else
+
+
+def connect_as_listener(url: str | None) -> None:
+    """Have this process, a task's, connect where its listener does, unless told otherwise. It is kept in memory only."""
+    global _listeners_url
+    _listeners_url = url
+
+
 def redis_url(environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None) -> tuple[str, str]:
-    """Return (address, where it came from): BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default."""
+    """Return (address, where it came from): in a task that of its listener, if tasks get it.
+
+    Else BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default.
+    """
+    if _listeners_url is not None:
+        return _listeners_url, "the listener"
     for name in ("BLUEQUE_REDIS_URL", "REDIS_URL"):
         if environ.get(name):
             return environ[name], name
@@ -193,6 +219,32 @@ def whole_days(seconds: float, text: object) -> int:
     if not days.is_integer() or not 1 <= days <= MOST_STATISTICS:
         raise InvalidInput(f"{text!r} is no number of whole days from 1 to {MOST_STATISTICS}: write 90d")
     return int(days)
+
+
+def parse_program(text: str) -> list[str]:
+    """Return a program and its arguments: words as in a shell, with its quotes, but nothing is expanded."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"{text!r} is not a program and its arguments: {str(error).lower()}") from error
+    return require_program(words)
+
+
+def require_program(words: list[str]) -> list[str]:
+    """Return the words, or raise InvalidInput when they name no program."""
+    if not words or not words[0]:
+        raise InvalidInput("it names no program")
+    if any("\0" in word for word in words):
+        raise InvalidInput("an argument cannot hold a NUL character")
+    return words
+
+
+def require_callable_name(name: str) -> str:
+    """Return the name, or raise InvalidInput when it is not of the form package.module:callable."""
+    module, _, path = name.partition(":")
+    if not module or not path:
+        raise InvalidInput(f"{name!r} is not of the form package.module:callable")
+    return name
 
 
 def parse_size(text: str) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
 
-# What a master says to its listeners; nobody else uses these.
-PAUSE, RESUME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
+# From a master to its listeners: look at `orders.Pause`; stop the task, for --max-runtime has passed.
+PAUSE, OUT_OF_TIME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
 
 RESIZED = signal.SIGWINCH                              # the terminal has another size
 CONTINUED = signal.SIGCONT                             # after a stop, by fg

@@ -11,7 +11,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import process
@@ -21,11 +22,11 @@ from blueque.attending import Attending
 from blueque.client import Client
 from blueque.connection import Connection
 from blueque.defaults import Defaults
-from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.launching import LOOK_FOR_ROOM, Launcher
 from blueque.limits import of
 from blueque.lines import parse_needs
-from blueque.orders import Order, OrderCame, Orders
+from blueque.orders import Order, OrderCame, Orders, Pause
 from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.selection import Select
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("blueque")
 
 # Redis will not change its mind about these by itself.
-_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR"}
+_NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR", *CLUSTER}
 SHORT = 1.0                                            # a task that took less than this is followed by many like it
 NEW, READY, BUSY = range(3)                            # what a slot is: not registered yet, without a task, with one
 BURST = 8                                              # how many task processes are forked in a row for short tasks
@@ -54,7 +55,8 @@ class Master(NamedTuple):
     lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its task.
     requests: a pipe to it; a number in it says how many attempts there are that we cannot adopt ourselves.
     adopts_only: take nothing from the line; adopt one attempt, if there is one, and leave when it has ended.
-    is_paused: take nothing until it says so.
+    pause: while there is one, take nothing.
+    max_runtime: after how many seconds it leaves.
     show: takes NEW, READY or BUSY, for it to see.
     """
 
@@ -62,7 +64,8 @@ class Master(NamedTuple):
     lifeline: int
     requests: int
     adopts_only: bool = False
-    is_paused: bool = False
+    pause: Pause | None = None
+    max_runtime: float | None = None
     show: Callable[[int], object] = lambda _: None
 
 
@@ -72,6 +75,7 @@ class Slot:
     select: from which of several queues it takes, see selection.py.
     life: what a task process does from its fork to its exit status, as `task_process.main`, given all but the work.
     is_warm: whether it prepares its work before there is any.
+    kinds: of each queue the first one that has the same handler; none: all queues have the same.
     burst: how many task processes are forked in a row for short tasks.
     pool: what the node has for tasks that need some of it.
     until_empty: leave when there is nothing to take.
@@ -82,12 +86,13 @@ class Slot:
         self,
         client: Client,
         queues: Sequence[str],
-        life: Callable[[Spool, int, bool], int],
+        life: Callable[[Spool, int, str | None], int],
         spool: Spool,
         defaults: Defaults,
         *,
         select: Select | None = None,
         is_warm: bool = True,
+        kinds: Mapping[str, str] = MappingProxyType({}),
         burst: int = BURST,
         pool: Pool | None = None,
         until_empty: bool = False,
@@ -98,10 +103,11 @@ class Slot:
         self._client, self._life, self._spool, self._defaults = client.with_patience(0), life, spool, defaults
         self._listeners = self._client.get_listener_group(queues, select)
         for listener in self._listeners:
-            listener.pool = pool
+            listener.pool, listener.newest_attempts = pool, spool.newest
         self._master = master
         self._orders = Orders(
-            master.lifeline if master else None, obeys_terminal, self._bury, master is not None and master.is_paused
+            master.lifeline if master else None, obeys_terminal, self._bury, master.pause if master else None,
+            master.max_runtime if master else None,
         )
         self._roster = Roster(spool.root)
         self._until_empty = until_empty
@@ -109,14 +115,16 @@ class Slot:
         self._show = master.show if master is not None else lambda _: None
         self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
-        on_beat = self._roster.sign if master is not None else lambda: None
-        self._upkeep = Upkeep(self._client, self._listeners, defaults, spool, self._orders, self._trouble, on_beat)
+        self._upkeep = Upkeep(self._client, self._listeners, defaults, spool, self._orders, self._trouble, self._on_beat)
         self._adoption = Adoption(self._listeners, self._client.get_inspector(), spool, self._roster)
         self._attending = Attending(
             self._client, self._listeners, defaults, self._orders, self._upkeep, self._children,
-            self._call_for_adopters, self._trouble,
+            self._call_for_adopters, self._see_to_unwatched, self._trouble,
         )
-        self._spares, self._burst = Spares(self._become_task_process, is_warm), burst
+        self._kinds = {queue: kinds.get(queue, queues[0]) for queue in queues}
+        self._kind = queues[0]                         # of our last task; before the first, the only one that there is
+        is_only = len({*self._kinds.values()}) == 1
+        self._spares, self._burst = Spares(self._become_task_process, is_warm, self._kind if is_only else None), burst
         self._pool = pool
         self._launcher = Launcher(
             self._client, self._listeners, spool, self._spares, pool, defaults, self._orders, self._upkeep, self._trouble,
@@ -141,6 +149,8 @@ class Slot:
         self._client.wait_with(self._orders.has_answer)
         self._orders.open()
         try:
+            require_rights = functools.partial(self._client.require_rights_of_listener, self._listeners.queues)
+            self._orders.insist(require_rights, self._trouble, Order.DRAIN, fatal=_NOT_ALLOWED)
             self._upkeep.register(fatal=_NOT_ALLOWED)
             self._show(READY)
             self._work_until_told()
@@ -182,6 +192,8 @@ class Slot:
 
     def _adopt(self) -> bool:
         """Take over one attempt that nobody watches, if there is one, and see it to its end."""
+        unwatched = self._upkeep.take_unwatched()
+        self._upkeep.insist(lambda: self._put_back(unwatched))
         candidates = self._upkeep.insist(lambda: self._adoption.candidates(self._upkeep.take_orphans()))
         for number, candidate in enumerate(candidates):
             watch = self._upkeep.insist(functools.partial(self._take_over, candidate))
@@ -205,6 +217,8 @@ class Slot:
         if kind == "orphan":
             seen = self._client.get_inspector().registration(task.queue or "", task.node or "").get("beat_at")
             taken = self._listeners.of(task.queue).adopt(task)
+        elif kind == "unstarted":
+            taken = self._listeners.of(task.queue).reassert(task, pid)
         elif kind == "lost" and process.is_alive(pid, task.fields):
             taken = self._listeners.of(task.queue).restore(task, pid, time.time())
         if taken is None:
@@ -225,6 +239,23 @@ class Slot:
         orphans = self._upkeep.take_orphans()
         self._ask_for_help(sum(self._spool.find(task.id, task.token) is not None for task in orphans))
 
+    def _see_to_unwatched(self, watched: str) -> None:
+        """Busy: report again the ends that Redis has lost; what still runs is watched once our task has ended."""
+        try:
+            self._put_back(self._upkeep.take_unwatched(watched))
+            for candidate in self._adoption.of_our_lists(watched):
+                if candidate.pid and process.is_alive(candidate.pid, candidate.task.fields):
+                    continue
+                watch = self._take_over(candidate)
+                if watch is not None:
+                    self._attending.report_once(watch)
+        except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
+            log.warning("%s; the next beat will try again", error)
+
+    def _put_back(self, unwatched: Sequence[tuple[str, str]]) -> None:
+        for queue, task in unwatched:
+            self._listeners.of(queue).put_back(task)
+
     def _ask_for_help(self, count: int) -> None:
         if count > 0 and self._master is not None:
             try:
@@ -236,11 +267,11 @@ class Slot:
 
     def _next_task(self) -> Task | None:
         """Return a reserved task, or None when told to leave or when there is something to adopt."""
-        may_take = True
+        may_take, duty = True, "take"
         while self._orders.now is Order.WORK:
             self._orders.look(0)                              # an order that came while we were busy
             self._upkeep.keep_up()
-            if self._orders.now is not Order.WORK or self._upkeep.has_orphans:
+            if self._orders.now is not Order.WORK or self._upkeep.has_orphans or self._upkeep.has_unwatched():
                 return None
             want = self._spool.want_of_room()
             if want is not None and not self._spool_trouble.is_on:
@@ -256,19 +287,22 @@ class Slot:
                     may_take = True
                     continue
                 if may_take and not self._orders.is_paused:
+                    duty = "take"
                     task = self._listeners.take()
-                    self._trouble.tell(None)
+                    self._trouble.tell(None, duty=duty)
                     if task is not None:
                         return task
                 if self._until_empty and (self._orders.is_paused or self._is_empty()):
                     self._leave_empty()
                     return None
+                duty = "wait"
                 may_take = self._listeners.idle(self._upkeep.seconds_left(), self._is_answered)
+                self._trouble.tell(None, duty=duty)
             except NotRegistered as error:
                 self._upkeep.register_again(error)
             except (RedisAway, RedisRefused, Contended) as error:
-                self._trouble.tell(str(error), "waiting")
-                self._rest(self._trouble.pause())
+                self._trouble.tell(error, "waiting", duty=duty)
+                self._rest(self._trouble.pause(duty))
                 may_take = True
         return None
 
@@ -326,6 +360,7 @@ class Slot:
     # Running it
 
     def _run(self, task: Task) -> None:
+        self._turn_to(task)
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
             attempt, spare = self._launcher.prepare(task)
@@ -414,14 +449,28 @@ class Slot:
         self._have_spares()                            # now that the gate is closed, which they would inherit
         return started
 
+    def _turn_to(self, task: Task) -> None:
+        """Send away spares that are ready for another handler; the next ones prepare this one once it comes in a row."""
+        kind = self._kinds.get(task.queue or "", "")
+        for pid in self._spares.dismiss(but=(None, kind)):
+            self._spool.remove_blank(pid)
+        self._spares.prepares = kind if kind == self._kind else None
+        self._kind = kind
+
+    def _on_beat(self) -> None:
+        if self._master is not None:
+            self._roster.sign()
+        for pid in self._spares.dismiss_unneeded():
+            self._spool.remove_blank(pid)
+
     def _have_spares(self) -> None:
         if not self._spares.pids:
             try:
-                self._spares.fill(self._burst if self._are_tasks_short else 1)
+                self._spares.fill(self._burst if self._are_tasks_short and self._spares.are_in_demand else 1)
             except OSError:                            # no process to be had now; the next task will wait for one
                 pass
 
-    def _become_task_process(self, gate: int, is_warm: bool) -> int:
+    def _become_task_process(self, gate: int, prepared: str | None) -> int:
         """Leave behind what is the listener's, and be a task process."""
         self._client.close()                           # our copy of the socket; the listener's connection stays
         self._attending.forget()
@@ -431,4 +480,4 @@ class Slot:
         self._launcher.let_go()                        # of the task that runs meanwhile, and not ours
         if self._pool is not None:
             self._pool.withdraw()
-        return self._life(self._spool, gate, is_warm)
+        return self._life(self._spool, gate, prepared)

@@ -9,52 +9,83 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque import process, task_process, work
-from blueque.logs import log_to_stderr
+from blueque import process, settings, task_process, work
+from blueque.errors import InvalidInput
+from blueque.settings import HandlerName
 from blueque.spool import Spool
 
 ORDERS = "BLUEQUE_SPAWNED"
 
 
 class Orders(NamedTuple):
-    """What the interpreter is to be, see `task_process.main`. paths: its import path."""
+    """What the interpreter is to be, see `task_process.main` and `Job`.
 
-    handler: str | None
-    command: list[str] | None
+    slot: the pid of its listener. paths: its import path.
+    """
+
+    handlers: Mapping[str, HandlerName]
     max_bytes: int
+    redis_url: str | None
+    is_for_programs: bool
     spool: str
+    slot: int
     gate: int
-    is_warm: bool
+    prepared: str | None
     paths: list[str]
 
 
-def work_of(handler: str | None, command: list[str] | None, max_bytes: int) -> work.Work:
-    """Return the work that `--run` or `--exec` asks for."""
-    if command is not None:
-        return work.program(command, max_bytes)
-    return work.handler(functools.partial(work.resolve, handler or ""), max_bytes)
+class Job(NamedTuple):
+    """What the task processes of a listener do.
+
+    handlers: by queue. redis_url: where the listener connects, for `Client()` in a handler; None: tasks do not get it.
+    is_for_programs: a program gets it as well, in its environment.
+    """
+
+    handlers: Mapping[str, HandlerName]
+    max_bytes: int
+    redis_url: str | None = None
+    is_for_programs: bool = False
+
+    def work_of(self, queue: str) -> work.Work:
+        """Return the work for the tasks of a queue. Raises InvalidInput when no handler is named for it."""
+        if queue not in self.handlers:
+            raise InvalidInput(f"no handler is named for queue {queue!r}")
+        name = self.handlers[queue]
+        if name.exec is not None:
+            url = self.redis_url if self.is_for_programs else None
+            return work.program(name.exec, self.max_bytes, {} if url is None else {"BLUEQUE_REDIS_URL": url})
+        return work.handler(functools.partial(work.resolve, name.run or ""), self.max_bytes)
 
 
-def become(
-    handler: str | None, command: list[str] | None, max_bytes: int, spool: Spool, gate: int, is_warm: bool
-) -> NoReturn:
-    """Become, in a forked child, a fresh interpreter with the same work. Raises OSError."""
-    orders = Orders(handler, command, max_bytes, spool.root, gate, is_warm, sys.path)
+def run(job: Job, spool: Spool, gate: int, prepared: str | None) -> int:
+    """Be a task process that does the job; see `task_process.main`."""
+    settings.connect_as_listener(job.redis_url)
+    return task_process.main(job.work_of, spool, gate, prepared)
+
+
+def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
+    """Become, in a forked child, a fresh interpreter with the same job. Raises OSError."""
+    orders = Orders(*job, spool.root, spool.slot, gate, prepared, sys.path)
     os.set_inheritable(gate, True)
-    arguments = [sys.executable, "-P", "-m", "blueque.spawned", handler or "--exec"]
-    os.execve(sys.executable, arguments, {**os.environ, ORDERS: json.dumps(orders)})
+    # The handler is there for whoever reads a list of processes.
+    shown = {name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)}
+    arguments = [sys.executable, "-P", "-m", "blueque.spawned", *sorted(shown)]
+    kept = process.keep_in_memory(json.dumps(orders))  # not in the environment: there is a password in it
+    os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
 
 
 def main() -> int:
     """Be the task process that the environment asks for."""
-    orders = Orders(*json.loads(os.environ.pop(ORDERS)))
+    orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.set_inheritable(orders.gate, False)
-    log_to_stderr()
     sys.path[:] = orders.paths
-    own = work_of(orders.handler, orders.command, orders.max_bytes)
-    return task_process.main(own, Spool(orders.spool, orders.max_bytes), orders.gate, orders.is_warm)
+    handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
+    job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs)
+    spool = Spool(orders.spool, orders.max_bytes, orders.slot)
+    return run(job, spool, orders.gate, orders.prepared)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
                     the task may have begun, when that was
     parameters      of a program: what was enqueued, as it gets it on its standard input
     stdout, stderr  what the task prints
+    stack           where the task was when `blueque stack` asked, see stack.py
     times           when which of it was read, see tail.py
     progress.live   how far it is, see gauge.py
     progress        the same of a program, in its own words
@@ -23,16 +24,23 @@ task process writes, its listener reads. Nothing here needs Redis, so a task run
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from blueque import process
-from blueque.attempt import Attempt, is_wanted, remove, write_all
+from blueque import plain_files, process
+from blueque.attempt import Attempt, is_wanted, parse_task
 from blueque.errors import SpoolRefused
+from blueque.plain_files import remove, write_all
 from blueque.spool_size import Shrunk, allowed, shrink
+from blueque.values import count_of
+
+log = logging.getLogger("blueque")
 
 # Room that must be free besides what is set aside, for directories and the first lines of output.
 MARGIN = 1024 * 1024
@@ -45,14 +53,16 @@ class Spool:
     """The spool directory of a node.
 
     max_bytes: the largest result that an exit record must have room for.
+    slot: the pid of the listener whose room the attempts have; None: this process.
     """
 
-    def __init__(self, root: str, max_bytes: int) -> None:
+    def __init__(self, root: str, max_bytes: int, slot: int | None = None) -> None:
         self.root = os.path.abspath(root)
         self.max_bytes = max_bytes
         self._room = 2 * max_bytes + RECORD_OVERHEAD
         self._margin = 2 * max_bytes + MARGIN          # the files of the task hold the parameters twice at most
-        self._room_path = f"{self.root}/room.{os.getpid()}"
+        self.slot = slot or os.getpid()
+        self._room_path = f"{self.root}/room.{self.slot}"
         self.open_path = f"{self.root}/open"
         self._blanks_path = f"{self.root}/blanks"
 
@@ -89,11 +99,19 @@ class Spool:
         os.chmod(self.root, 0o700)
 
     def want_of_room(self) -> str | None:
-        """Set aside room for the next exit record; return why no attempt should begin now, in a sentence, or None."""
+        """Set aside room for the next exit record; return why no attempt should begin now, in a sentence, or None.
+
+        Make the directory again if it has been removed, as by a program that tidies up /tmp.
+        """
         try:
+            if not os.path.isdir(self.open_path):
+                self.open()
+                log.warning("spool %s had been removed, and is made again", self.root)
             if not os.path.exists(self._room_path):
                 _allocate(self._room_path, self._room)
             disk = os.statvfs(self.root)
+        except SpoolRefused as error:
+            return str(error)
         except OSError as error:
             return f"spool {self.root}: {error.strerror}; a task needs {self._room + self._margin:,} bytes to begin"
         free = disk.f_bavail * disk.f_frsize
@@ -105,12 +123,19 @@ class Spool:
 
     def close(self) -> None:
         """Give back the room that was set aside, unless an attempt that runs on may need it."""
-        if not self._is_room_needed():
-            remove(self._room_path)
+        self.remove_room(self.slot)
 
-    def _is_room_needed(self) -> bool:
-        """Tell whether an attempt runs here: the room for its record is that of the listener that started it."""
-        return any(process.start_ticks(pid) == ticks for pid, ticks, _ in self.open_attempts())
+    def remove_room(self, slot: int) -> None:
+        """Remove the room of a listener that leaves or is dead, unless an attempt that it started runs on."""
+        room = f"{self.root}/room.{slot}"
+        if os.path.exists(room) and not self._rooms_in_use() & {os.path.basename(room), None}:
+            with contextlib.suppress(OSError):
+                remove(room)
+
+    def _rooms_in_use(self) -> set[str | None]:
+        """Return the rooms of the listeners that started the attempts that run; None: one of an older version runs."""
+        running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
+        return {written["room"] for link in running if (written := _written(link)) is not None}
 
     def make_blank(self) -> str | None:
         """Make a directory with the files that each attempt has, for the task that we shall run; return it, or None.
@@ -140,7 +165,9 @@ class Spool:
         attempt = self.attempt(task_id, number)
         if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
             attempt = self._make_directory(attempt)
-        content = json.dumps({"id": task_id, "path": attempt.path, "fields": dict(fields)}, ensure_ascii=False)
+        room = os.path.basename(self._room_path)
+        written = {"id": task_id, "path": attempt.path, "room": room, "fields": dict(fields)}
+        content = json.dumps(written, ensure_ascii=False)
         try:
             # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and writes it out at once.
             descriptor = os.open(f"{attempt.path}/task", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -161,8 +188,11 @@ class Spool:
         return True
 
     def _make_directory(self, attempt: Attempt) -> Attempt:
+        directory = os.path.dirname(attempt.path)
         try:
-            os.mkdir(os.path.dirname(attempt.path), 0o700)
+            if os.path.lexists(directory) and not stat.S_ISDIR(os.lstat(directory).st_mode):
+                remove(directory)                      # an earlier attempt has put something else there
+            os.mkdir(directory, 0o700)
         except FileExistsError:                        # of an earlier attempt
             pass
         try:
@@ -181,31 +211,46 @@ class Spool:
     def find(self, task_id: str, token: str | None) -> Attempt | None:
         """Return the attempt with this token; None when it is not in this spool."""
         directory = f"{self.root}/{_file_name(task_id)}"
-        for name in _attempts(directory):
-            attempt = self.attempt_at(f"{directory}/{name}")
+        # The open ones first: the task may have removed its file `task`, but not its other name.
+        opened = (attempt for _, _, attempt in self.open_attempts())
+        for attempt in (*opened, *(self.attempt_at(f"{directory}/{name}") for name in _attempts(directory))):
             try:
                 found, fields = attempt.read_task()
             except (OSError, ValueError):
                 continue
             if found == task_id and token is not None and fields.get("token") == token:
-                return next((other for _, _, other in self.open_attempts() if other.path == attempt.path), attempt)
+                return attempt
         return None
 
     def earlier(self, task_id: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Attempt]]:
         """Yield the attempts of a task before the one of which these are the fields, with their numbers, newest first."""
+        # Of another one by the same key, which was deleted, `created` is another.
+        found = [
+            (number, attempt.path, attempt) for number, created, attempt in self._numbered(task_id)
+            if created == fields.get("created") and number < int(fields.get("attempt", "1"))
+        ]
+        for number, _, attempt in sorted(found, key=lambda one: one[:2], reverse=True):
+            yield number, attempt
+
+    def newest(self, task_id: str) -> dict[str, int]:
+        """Return the number of the newest attempt of a task that is here, by the `created` of the task."""
+        found: dict[str, int] = {}
+        for number, created, _ in self._numbered(task_id):
+            found[created or ""] = max(number, found.get(created or "", 0))
+        return found
+
+    def _numbered(self, task_id: str) -> Iterator[tuple[int, str | None, Attempt]]:
+        """Yield the attempts of a task that are here: number, `created` of the task, attempt."""
         directory = f"{self.root}/{_file_name(task_id)}"
-        found: list[tuple[int, str]] = []
         for name in _attempts(directory):
+            attempt = self.attempt_at(f"{directory}/{name}")
             try:
-                its_id, its = self.attempt_at(f"{directory}/{name}").read_task()
-                number = int(its.get("attempt", "0"))
+                its_id, its = attempt.read_task()
+                number = count_of(its.get("attempt"))
             except (OSError, ValueError):
                 continue
-            # Of another one by the same key, which was deleted, `created` is another.
-            is_its = its_id == task_id and its.get("created") == fields.get("created")
-            if is_its and number < int(fields.get("attempt", "1")):
-                found.append((number, name))
-        yield from ((number, self.attempt_at(f"{directory}/{name}")) for number, name in sorted(found, reverse=True))
+            if its_id == task_id:
+                yield number, its.get("created"), attempt
 
     def is_in_use(self, path: str) -> bool:
         """Tell whether the process of the attempt in this directory still runs."""
@@ -215,22 +260,25 @@ class Spool:
 
     def open_attempts(self) -> Iterator[tuple[int, int, Attempt]]:
         """Yield each attempt whose end Redis does not know: (pid, start ticks, attempt)."""
+        for pid, ticks, link in self._links():
+            written = _written(link)
+            if written is not None:
+                yield pid, ticks, self.attempt_at(written["path"], link)
+
+    def _links(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the process of each open attempt, and its file: (pid, start ticks, path)."""
         for name in _attempts(self.open_path):
-            link = f"{self.open_path}/{name}"
             pid, _, ticks = name.partition("-")
-            try:
-                yield int(pid), int(ticks), self.attempt_at(_path_in(link), link)
-            except (OSError, ValueError):              # reported meanwhile, or not of ours
-                continue
+            if pid.isdecimal() and ticks.isdecimal():
+                yield int(pid), int(ticks), f"{self.open_path}/{name}"
 
     def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
         """Note how a process ended whose listener was not there to see it; False when it ran no attempt."""
         link = f"{self.open_path}/{pid}-{ticks}"
-        try:
-            path = _path_in(link)
-        except (OSError, ValueError):
+        written = _written(link)
+        if written is None:
             return False
-        self.attempt_at(path, link).write_ending(reaped._asdict())
+        self.attempt_at(written["path"], link).write_ending(reaped._asdict())
         return True
 
     def prune(self, before: float, but_wanted: bool = False) -> int:
@@ -238,7 +286,7 @@ class Spool:
 
         but_wanted: not those that the next attempt may go on from.
         """
-        removed, is_room_needed = 0, self._is_room_needed()
+        removed, rooms = 0, self._rooms_in_use()
         for name in _attempts(self._blanks_path):
             pid = name.partition(".")[0]
             if pid.isdecimal() and not process.is_running(int(pid)):
@@ -247,8 +295,8 @@ class Spool:
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
             if kind == "room" and pid.isdecimal():
-                if not is_room_needed and not process.is_running(int(pid)):
-                    remove(path)                      # its listener was killed
+                if not rooms & {name, None} and not process.is_running(int(pid)):
+                    remove(path)                       # its listener was killed
                 continue
             if name in _OWN_NAMES:
                 continue
@@ -303,19 +351,21 @@ def _file_name(task_id: str) -> str:
     return "id-" + hashlib.sha256(task_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _path_in(link: str) -> str:
-    """Return the directory of the attempt whose file `task` this is. Raises OSError, ValueError."""
-    with open(link, "rb") as file:
-        written = json.loads(file.readline().decode("utf-8", "surrogateescape"))
-    if not isinstance(written, dict) or not isinstance(written.get("path"), str):
-        raise ValueError(f"{link} is not what we have written")
-    return str(written["path"])
+def _written(path: str) -> dict[str, Any] | None:
+    """Return what a file `task` says of its attempt, see `parse_task`; None: it is gone, or not what we have written."""
+    try:
+        return parse_task(plain_files.read(path))
+    except (OSError, ValueError):
+        return None
 
 
 def _remove_tree(path: str) -> None:
     import shutil  # here: what a listener imports, each of its forks copies
 
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:                             # a task has nested a thousand directories: they stay
+        pass
 
 
 def _attempts(path: str) -> list[str]:
@@ -327,7 +377,7 @@ def _attempts(path: str) -> list[str]:
 
 def _is_older(path: str, before: float) -> bool:
     try:
-        return os.stat(path).st_mtime < before
+        return os.lstat(path).st_mtime < before
     except OSError:
         return False
 

@@ -29,7 +29,7 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
         its = size_of(path)
         size += its
         try:
-            reported.append((is_wanted(path), os.stat(f"{path}/reported").st_mtime, its, path))
+            reported.append((is_wanted(path), os.lstat(f"{path}/reported").st_mtime, its, path))
         except OSError:                                # it runs, or nobody has told Redis yet
             continue
     removed = 0
@@ -55,7 +55,7 @@ def size_of(path: str) -> int:
                 if stat.S_ISDIR(status.st_mode):
                     total += size_of(entry.path)
                 total += status.st_blocks * 512 // max(status.st_nlink if stat.S_ISREG(status.st_mode) else 1, 1)
-    except OSError:
+    except (OSError, RecursionError):                  # the second: a task may nest a thousand directories
         pass
     return total
 

@@ -1,7 +1,7 @@
-"""Stack: where a running Python task is just now, all its threads, told by the C half of Python, which waits for no lock.
+"""Stack: where a running Python task is, all its threads, written by the C half of Python, which waits for no lock.
 
-It goes to the task's own standard error, so it comes into its log as whatever the task prints. A line of ours stands before
-it: `blueque: stack [mark]`. Of a task that cannot show it nothing is printed: what a program prints says why it failed.
+The task process writes it into a file in memory. Its listener moves it from there to the file `stack` of the attempt, below
+a line `blueque: stack [MARK]`. It comes into the log from there, as lines that the task has not printed.
 """
 
 from __future__ import annotations
@@ -10,21 +10,27 @@ import faulthandler
 import fcntl
 import os
 import signal
+import time
 
-from blueque.attempt import Attempt
+from blueque.attempt import STACK, Attempt
+from blueque.plain_files import open_plain
 
 NUMBER = signal.SIGRTMIN + 6                           # nobody else uses it; it ends whoever has no handler for it
 WORDS = "blueque: stack"
 DESCRIPTOR = 250                                       # that it is written to: none that the task gets when it opens a file
+PATIENCE, PACE = 0.5, 0.02                             # seconds to wait for it; between two looks whether there is more
 CANNOT = "this is no Python handler, or it is still getting ready"
 CLOSED = "the task has closed the file that it would be written to"
+_MEMORY = "blueque-stack"
+_MAX_BYTES = 2**20
 
 
-def register(attempt: Attempt) -> None:
+def register() -> None:
     """In the task process: have the signal write where it is. Not in what it starts: an exec takes it away."""
     try:
-        opened = _open(attempt)
+        opened = os.memfd_create(_MEMORY, os.MFD_CLOEXEC)      # on a disk it would take ten times as long
         try:
+            fcntl.fcntl(opened, fcntl.F_SETFL, os.O_APPEND)
             descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
         finally:
             os.close(opened)
@@ -40,27 +46,46 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
     """In the listener: have the task process show where it is; return why it cannot. Raises OSError."""
     if not _has_handler(pid):
         return CANNOT
-    if not _is_open(attempt, pid):
-        return CLOSED
-    descriptor = _open(attempt)
     try:
-        os.write(descriptor, f"{WORDS} {mark}\n".encode())
+        memory = _open_memory(pid)
+    except OSError:
+        return CLOSED
+    try:
+        os.ftruncate(memory, 0)
+        signal.pidfd_send_signal(pidfd, NUMBER)
+        shown = _read(memory)
     finally:
-        os.close(descriptor)
-    signal.pidfd_send_signal(pidfd, NUMBER)
+        os.close(memory)
+    _note(attempt, b"%b %b\n%b" % (WORDS.encode(), mark.encode(), shown))
     return None
 
 
-def _open(attempt: Attempt) -> int:
-    return os.open(f"{attempt.path}/stderr", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def _open_memory(pid: int) -> int:
+    """Return a descriptor of the file in memory. Raises OSError: the task may have closed it, and opened one of its own."""
+    path = f"/proc/{pid}/fd/{DESCRIPTOR}"
+    if not os.readlink(path).startswith(f"/memfd:{_MEMORY} "):
+        raise FileNotFoundError(path)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
-def _is_open(attempt: Attempt, pid: int) -> bool:
-    """Tell whether it would be written where it belongs: the task may have closed that, and opened a file of its own."""
+def _read(memory: int) -> bytes:
+    """Return what the task process writes there, once it has written it, or nothing if it does not in time."""
+    deadline, before = time.monotonic() + PATIENCE, 0
+    while time.monotonic() < deadline:
+        time.sleep(PACE)
+        size = os.fstat(memory).st_size
+        if size and size == before:
+            break
+        before = size
+    return os.pread(memory, _MAX_BYTES, 0)
+
+
+def _note(attempt: Attempt, text: bytes) -> None:
+    descriptor = open_plain(f"{attempt.path}/{STACK}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        return os.path.samefile(f"/proc/{pid}/fd/{DESCRIPTOR}", f"{attempt.path}/stderr")
-    except OSError:
-        return False
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
 
 
 def _has_handler(pid: int) -> bool:

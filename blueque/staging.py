@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blueque import protocol
+from blueque import process, protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.protocol.staging import Chunk
@@ -32,14 +32,19 @@ class Staging:
     """
 
     def __init__(
-        self, redis: Redis, record: Record, max_bytes: int, options: Mapping[str, str | int | float]
+        self,
+        redis: Redis,
+        record: Record,
+        max_bytes: int,
+        options: Mapping[str, str | int | float],
+        owner: str = "",
     ) -> None:
         self.record: Record = record
         self.name: str = record["run"]
         self.queue: str = record["queue"]
         self.is_stream: bool = record["kind"] == "stream"
         self.is_committed: bool = not self.is_stream and record["state"] != "open"
-        self._redis, self._max_bytes, self._options = redis, max_bytes, options
+        self._redis, self._max_bytes, self._options, self._owner = redis, max_bytes, options, owner
 
     def __repr__(self) -> str:
         return f"<Staging {self.name!r} of {self.queue!r}{', committed' if self.is_committed else ''}>"
@@ -104,6 +109,10 @@ class Staging:
         some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
         return discard(self._redis, self.queue, self.name, some, self.record["created"])
 
+    def discard_of_dead(self) -> int:
+        """Delete what was staged for owners that have died on this host; return how many chunks that were."""
+        return self.discard([name for name in staged_chunks(self._redis, self.queue, self.name) if _is_of_dead(name)])
+
     def _require_batch(self, batch: int | None) -> int | None:
         if self.is_stream == (batch is None):
             raise InvalidInput("a stream has numbered batches" if self.is_stream else "only a stream has batches")
@@ -120,7 +129,8 @@ class Staging:
             raise InvalidInput("rows that are staged have no keys: see Queue.open_run")
         now = time.time()
         tasks = rows.as_tasks(random_ids(len(rows.parameters)), None, now)
-        return Chunk(self.record, os.urandom(16).hex(), tasks, now, self._options)
+        name = os.urandom(16).hex() + (f".{self._owner}" if self._owner else "")
+        return Chunk(self.record, name, tasks, now, self._options)
 
     def _send(
         self, redis: Redis, chunk: Chunk, follower: Chunk | None, meanwhile: Callable[[], Any] | None
@@ -128,6 +138,19 @@ class Staging:
         is_staged = not self.is_committed and protocol.stage(redis, chunk, follower, meanwhile)
         log.debug("stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged)
         return chunk.name
+
+
+def owner_of(pid: int) -> str:
+    """Return what a chunk's name says of the process without which it will not be committed: docs/protocol.md, "stage"."""
+    facts = process.identity(pid)
+    return ".".join(str(part) for part in (pid, facts["pid_start"], facts["ns"], facts["boot"]))
+
+
+def _is_of_dead(name: str) -> bool:
+    """Tell whether the owner of a chunk is known to be dead; of a process of another host that cannot be known."""
+    pid, *identity = name.split(".")[1:] or [""]
+    known = dict(zip(("pid_start", "ns", "boot"), identity, strict=False))
+    return pid.isdecimal() and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
 def finish(redis: Redis, queue: str, run: str) -> Record:

@@ -2,7 +2,8 @@
 
 The numbers are those that the transitions left: docs/protocol.md, "Events". Counts, means and standard deviations are
 exact; quantiles are estimates, for only buckets are kept: each is right to the width of its bucket, a second up to a
-minute, a minute up to an hour, an hour up to a day.
+minute, a minute up to an hour, an hour up to a day. Mean and deviation bound them further: tasks that all run for 7 ms fill
+the bucket of the first second, and yet their quantiles are 7 ms.
 """
 
 from __future__ import annotations
@@ -49,13 +50,34 @@ class Durations(NamedTuple):
     buckets: Mapping[int, int]
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration that this share did not exceed, in seconds, estimated from the buckets; None: no count."""
-        return histogram.quantile(self.buckets, share)
+        """Return the duration that this share did not exceed, in seconds, estimated from the buckets; None: no count.
+
+        It is within what the mean and the deviation allow, and never more than `longest`.
+        """
+        return histogram.quantile(self.buckets, share, self._least(share), self._most(share))
 
     @property
     def longest(self) -> float | None:
-        """What the longest did not exceed, in seconds: the end of its bucket."""
-        return histogram.end(max(self.buckets)) if self.buckets else None
+        """What the longest did not exceed, in seconds: the end of its bucket, or less by the mean and the deviation."""
+        if not self.buckets:
+            return None
+        last = max(self.buckets)
+        return max(min(histogram.end(last), self._most(1.0)), histogram.start(last))
+
+    def _most(self, share: float) -> float:
+        """Return what the quantile can be at most, by Cantelli's inequality, or by Markov's without a deviation."""
+        if self.mean is None:
+            return math.inf
+        rest = max(1 - share, 1 / self.counted)        # at least this share is not shorter than the quantile
+        if self.deviation is None:
+            return self.mean / rest
+        return self.mean + self.deviation * math.sqrt(1 / rest - 1)
+
+    def _least(self, share: float) -> float:
+        """Return what the quantile can be at least."""
+        if self.mean is None or self.deviation is None:
+            return 0.0
+        return self.mean - self.deviation * math.sqrt(1 / max(share, 1 / self.counted) - 1)
 
 
 class Numbers(NamedTuple):

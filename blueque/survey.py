@@ -14,7 +14,7 @@ from blueque import keys
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
 from blueque.places import FINISHED
 from blueque.task import Task
-from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, with_default
+from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, waiting_since, with_default
 
 if TYPE_CHECKING:
     from blueque.connection import Command, Redis
@@ -23,7 +23,7 @@ STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled"
 SHOWN = (
     "status", "queue", "node", "pid", "attempt", "eta", "created", "started", "finished", "updated", "error_type",
     "exit_code", "signal", "failures", "last_error_type", "progress", "grace", "cancel", "cancelled_by", "files",
-    "priority", "needs", "devices", "progress_at",
+    "priority", "needs", "devices", "progress_at", "queued",
 )
 
 MIN_PREFIX = 4
@@ -154,7 +154,7 @@ def entered(task: Task) -> float | None:
         return task.started or task.updated
     if task.status in FINISHED:
         return task.finished or task.updated
-    return task.updated or task.created
+    return waiting_since(task)
 
 
 def to_seconds(time: Sequence[str]) -> float:

@@ -2,8 +2,9 @@
 
 The task writes to files of its own, so that it never waits for us, nor breaks when we die. We look about once a second.
 
-    times           a line for each look that has found something: when, how far we had come in stdout and in stderr, and
-                    how many lines these were; by it somebody else goes on where we were, and tells when a line was read
+    times           a line for each look that has found something: when, how many lines there were by then, and how far we
+                    had come in stdout, in stderr and in `stack`; somebody else goes on from there, and tells when a line
+                    was read
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from blueque.attempt import STACK
+from blueque.plain_files import open_plain, tail
 from blueque.printed import LINES, Stream
 from blueque.settings import LOG_LIMIT
 
-STREAMS = ("stdout", "stderr")
 OURS = "blueque"                                       # the stream of a line that the task has not printed
+STREAMS = ("stdout", "stderr")
+FILES = (*((name, name) for name in STREAMS), (STACK, OURS))                   # and the stream of their lines
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
 LOOKS = 3600                                           # that wait for Redis; older ones are in `times` whatever it says
 LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
+MAX_NOTE = 1000                                        # bytes of a line of `times`
 HELD = 2**19                                           # bytes of the lines that wait to be taken
 
 
@@ -48,7 +53,7 @@ class Tail:
     def __init__(self, path: str, kept: int = LOG_LIMIT) -> None:
         self._path, self._kept = path, kept
         self._number, *places = _resume(path)
-        self._streams = [Stream(f"{path}/{name}", place) for name, place in zip(STREAMS, places, strict=True)]
+        self._streams = [Stream(f"{path}/{name}", place) for (name, _), place in zip(FILES, places, strict=True)]
         self._head = HEAD - max(sum(places), LEAST * self._number)     # bytes that are left of it
         self._first: list[Line] = []
         self._last: deque[tuple[int, float, str, bytes]] = deque()
@@ -75,7 +80,7 @@ class Tail:
         before = self._number
         for stream in self._streams:
             stream.ended.clear()
-        for name, stream in zip(STREAMS, self._streams, strict=True):
+        for (_, name), stream in zip(FILES, self._streams, strict=True):
             for text in stream.news(is_over, is_brief=self._head <= 0, kept=self._kept):
                 if isinstance(text, int):
                     self._number += text
@@ -131,14 +136,14 @@ class Tail:
 
 def read(path: str) -> Iterator[Line]:
     """Yield all lines of an attempt, from the files in its directory."""
-    streams = [Stream(f"{path}/{name}", 0) for name in STREAMS]
+    streams = [Stream(f"{path}/{name}", 0) for name, _ in FILES]
     number = 0
     for at, _, *ends in _times(path):
-        for name, stream, end in zip(STREAMS, streams, ends, strict=True):
+        for (_, name), stream, end in zip(FILES, streams, ends, strict=True):
             for text in stream.lines(end):
                 number += 1
                 yield Line(number, at, name, _readable(text))
-    for name, stream in zip(STREAMS, streams, strict=True):
+    for (_, name), stream in zip(FILES, streams, strict=True):
         for text in stream.lines():
             number += 1
             yield Line(number, 0.0, name, _readable(text))
@@ -150,33 +155,43 @@ def _readable(text: bytes) -> str:
 
 def _note(path: str, now: float, number: int, places: list[int]) -> None:
     try:
-        descriptor = os.open(f"{path}/times", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = open_plain(f"{path}/times", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError:                                    # a full disk, or the directory is gone: it is for people only
         return
     try:
-        os.write(descriptor, b"%.3f %d %d %d\n" % (now, number, *places))
+        os.write(descriptor, b"%.3f %d %d %d %d\n" % (now, number, *places))
     except OSError:
         pass
     finally:
         os.close(descriptor)
 
 
-def _times(path: str) -> Iterator[tuple[float, int, int, int]]:
+def _times(path: str) -> Iterator[tuple[float, int, int, int, int]]:
     try:
-        with open(f"{path}/times", "rb") as file:
-            for line in file:
-                try:
-                    at, number, *places = line.split()
-                    yield float(at), int(number), int(places[0]), int(places[1])
-                except (ValueError, IndexError):       # written in part, on a full disk
-                    continue
+        with open(open_plain(f"{path}/times"), "rb") as file:
+            # A line as long as that is not ours: the task has written there, perhaps a terabyte of nothing.
+            while (line := file.readline(MAX_NOTE)) and len(line) < MAX_NOTE:
+                if (look := _look_of(line)) is not None:
+                    yield look
     except OSError:
         return
 
 
-def _resume(path: str) -> tuple[int, int, int]:
-    """Return how many lines were read, and how far that was in each stream."""
-    last = (0, 0, 0)
-    for _, number, *places in _times(path):
-        last = (number, places[0], places[1])
-    return last
+def _look_of(line: bytes) -> tuple[float, int, int, int, int] | None:
+    """Return when a look was, and how far; None: it was written in part, on a full disk, or by the task."""
+    try:
+        at, number, *places = line.split()
+        look = float(at), int(number), int(places[0]), int(places[1]), int(places[2]) if places[2:] else 0
+    except (ValueError, IndexError):
+        return None
+    return look if all(0 <= value < 2**63 for value in look) else None
+
+
+def _resume(path: str) -> tuple[int, int, int, int]:
+    """Return how many lines were read, and how far that was in each file."""
+    try:
+        lines = tail(f"{path}/times", 2 * MAX_NOTE).splitlines()
+    except OSError:
+        return 0, 0, 0, 0
+    looks = [look for line in lines if (look := _look_of(line)) is not None]
+    return looks[-1][1:] if looks else (0, 0, 0, 0)

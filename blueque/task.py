@@ -269,6 +269,11 @@ class Task:
         return self._get("token")
 
     @property
+    def queued(self) -> float | None:
+        """When it was last put in line again, after an attempt or by a person."""
+        return self._get("queued")
+
+    @property
     def requeued(self) -> str | None:
         """A random mark of the last time that a person had it run again."""
         return self._get("requeued")

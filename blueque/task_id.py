@@ -15,6 +15,7 @@ from blueque.values import require_number
 
 MAX_KEY_BYTES = 1000
 DEFAULT_KEEP = "1d"
+_TOO_LARGE = 10**MAX_KEY_BYTES                         # as a key
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never change.
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 # The same of "run.blueque", for keys that count in one run only.
@@ -133,9 +134,11 @@ def require_keep(keep: object) -> int:
 
 
 def require_key(key: object, what: str = "a key") -> str:
-    """Return the key if a task may have it: 1 to 1000 bytes of UTF-8."""
+    """Return the key as text if a task may have it: 1 to 1000 bytes of UTF-8; a whole number stands for its digits."""
+    if isinstance(key, int) and not isinstance(key, bool) and abs(key) < _TOO_LARGE:
+        key = f"{int(key)}"                            # of a subclass, too, that may print otherwise
     if not isinstance(key, str):
-        raise InvalidType(f"{what} must be text (a str), and this is of type {type(key).__name__}")
+        raise InvalidType(f"{what} must be text or a whole number, and this is of type {type(key).__name__}")
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Redis, as_hash
+from blueque.connection import Command, Redis, as_hash
+from blueque.tail import OURS
 
 AT_ONCE = 1000                                         # entries that are read of a log at a time
 
@@ -15,7 +16,7 @@ class LogLine(NamedTuple):
     """A line that a task has printed.
 
     number: 1 is the first of the attempt, in both streams together. at: when its listener read it, in Unix seconds.
-    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended.
+    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended, or of where the task was.
     """
 
     task: str
@@ -71,9 +72,28 @@ def follow(redis: Redis, places: Sequence[Place]) -> News:
     return News(lines, behind, statuses, progress)
 
 
-def printed_at(entries: Sequence[Any]) -> float:
-    """Return when the first of these entries came to Redis, in Unix seconds."""
-    return int(entries[0][0].partition("-")[0]) / 1000
+def ask_printed(task: str) -> Command:
+    """Return the command that tells when a task has printed something last; see `printed_at`."""
+    return ("XREVRANGE", keys.log(task), "+", "-", "COUNT", 1)
+
+
+def printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
+    """Return when this attempt has printed something last, in Unix seconds; None: it has not.
+
+    Lines of ours do not count. Each of them says when the task had printed something before it.
+    """
+    if not entries:
+        return None
+    entry, words = entries[0]
+    fields = as_hash(words)
+    if fields.get("attempt") != str(attempt):
+        return None
+    if fields.get("stream") != OURS:
+        return int(entry.partition("-")[0]) / 1000     # by the clock of Redis
+    try:
+        return float(fields["printed"])
+    except (KeyError, ValueError):
+        return None
 
 
 def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:

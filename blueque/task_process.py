@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque import checkpoint_files, process, running_task, signals
+from blueque import checkpoint_files, logs, process, running_task, signals
 from blueque.attempt import STOP, Attempt
 from blueque.gate import Waiting, Word
 from blueque.output import Output
@@ -25,12 +25,15 @@ from blueque.work import Work
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 
-def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
+def main(work_of: Callable[[str], Work], spool: Spool, gate: int, prepared: str | None = None) -> int:
     """Wait at the gate, do the work, write the exit record; return the exit status.
 
-    gate: see gate.py. is_warm: prepare the work before there is any.
+    work_of: returns the work for the tasks of a queue. gate: see gate.py.
+    prepared: the queue whose work to prepare before there is a task.
     """
+    is_warm = prepared is not None
     pid = os.getpid()
+    logs.stop_logging()
     gc.freeze()                                        # what is the listener's is not to be looked at, and copied for that
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -40,8 +43,8 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     waiting, output, blank = Waiting(gate), Output(), spool.make_blank()
     if blank is not None or is_warm:
         output.keep(blank)
-    if is_warm and work.prepare is not None:
-        _prepare(work.prepare, output)
+    if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
+        _prepare(prepare, output)
         if os.getpid() != pid:                         # a child that the import has forked, and that came back from it
             return 0
     _rehearse(spool)
@@ -54,7 +57,7 @@ def main(work: Work, spool: Spool, gate: int, is_warm: bool = False) -> int:
     task = _get_ready(attempt, word, output, spool.max_bytes)
     if not waiting.is_opened():
         return _leave(is_warm)
-    return _run(work, task, attempt, spare, word.time_limit)
+    return _run(work_of, task, attempt, spare, word.time_limit)
 
 
 def _leave(is_warm: bool) -> int:
@@ -118,7 +121,8 @@ def _get_ready(attempt: Attempt, word: Word, output: Output, max_bytes: int) -> 
 
 
 def _run(
-    work: Work, task: RunningTask | BaseException, attempt: Attempt, spare: int, time_limit: float | None
+    work_of: Callable[[str], Work], task: RunningTask | BaseException, attempt: Attempt, spare: int,
+    time_limit: float | None,
 ) -> int:
     """spare: a descriptor that is to be closed before the exit record is written."""
     pid = os.getpid()
@@ -128,7 +132,7 @@ def _run(
             raise task
         if time_limit is not None:
             os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + time_limit:.3f}"
-        record = work.run(task, attempt)
+        record = work_of(task.queue or "").run(task, attempt)
     except BaseException as error:                     # SystemExit and KeyboardInterrupt end a task too
         record = record_of(error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop)
     if os.getpid() != pid:                             # a child that the task has forked, and that came back from it

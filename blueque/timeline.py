@@ -19,6 +19,7 @@ QUEUES_AT_ONCE = 4
 # What ends a run, and what it is called then.
 ENDS = {
     "complete": "complete", "failed": "failed", "retried": "failed", "cancelled": "cancelled", "released": "released",
+    "postponed": "released",
     "lost": "lost",
 }
 _BEGINS = ("started", "restored", "reasserted")

@@ -38,6 +38,7 @@ class Tree:
     What has left the session and lost its parent belongs to it as well, once it was seen, or named as a stray: a child that
     came to a subreaper when its parent ended.
 
+    pid: below 2 for a process that is not known: such a tree is empty. Session 0 is that of the whole machine.
     start: the ticks at which the process started, if known; else those of the process that has the pid at the first look.
     """
 
@@ -46,7 +47,7 @@ class Tree:
         self.peak_memory = 0                           # bytes, as in `Usage`
         self.cpu_seconds = 0.0
         self._start = start
-        self._has_session = True                       # nobody else can have the session's number
+        self._has_session = pid > 1                    # nobody else can have the session's number
         self._members: dict[int, _Member] = {}
         self._ended_ticks = 0
 
@@ -111,7 +112,8 @@ class Tree:
         root = self._members.get(self.pid)
         if not self._has_session or (root and root.is_living and not with_root):
             return
-        for group in {self.pid} | {member.group for member in self._members.values() if member.session == self.pid}:
+        groups = {self.pid} | {member.group for member in self._members.values() if member.session == self.pid}
+        for group in groups - {0, 1}:                  # to the kernel, 0 is our own group, and 1 every process
             try:
                 os.killpg(group, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -135,7 +137,7 @@ class Tree:
         return {pid: member for pid, member in members.items() if member.is_living}
 
     def _root(self, everyone: dict[int, list[bytes]]) -> list[int]:
-        fields = everyone.get(self.pid)
+        fields = everyone.get(self.pid) if self.pid > 1 else None
         if not self._start:
             self._start = int(fields[19]) if fields else -1
         return [self.pid] if fields and int(fields[19]) == self._start else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from blueque import process
 from blueque.client import Client
@@ -21,6 +21,8 @@ from blueque.trouble import Trouble
 log = logging.getLogger("blueque")
 
 T = TypeVar("T")
+PAUSE: Final = "pause"                                 # an order to take nothing
+WORK: Final = "work"                                   # an order to take tasks again
 TOGETHER = 0.2                                         # of the time between two beats: so early a duty may be done
 BEATS_TO_A_LOOK = 6                                    # at what is old enough to go: it is in no hurry
 AFTER_TROUBLE = 1.0                                    # seconds until it is tried again
@@ -42,7 +44,9 @@ class Upkeep:
         first = time.monotonic() + BEATS_TO_A_LOOK * defaults.timing.beat
         self._next_deletion = first if self._retention.is_asked_for else float("inf")
         self._orphans: list[Task] = []
-        self._is_leaving_known = self._is_pause_known = False
+        self._is_leaving_known = False
+        self._known_pause: str = WORK                  # what our registrations say of it, as last written or read
+        self._held: tuple[tuple[str, str], ...] = ()   # what our own lists had at the last beat
         self.is_drained = False                        # somebody has left us the order to drain
         self.oom_kills = 0                             # of this machine, as counted at our last beat
 
@@ -66,7 +70,7 @@ class Upkeep:
         standing = None
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
-        elif self._orders.now is Order.WORK and self._orders.is_paused is not self._is_pause_known:
+        elif self._orders.now is Order.WORK and self._orders.is_paused is not (self._known_pause == PAUSE):
             self._announce_pause()
         now = time.monotonic()
         # What is nearly due is done along with what is due: an idle listener then wakes up once for all of it.
@@ -92,14 +96,30 @@ class Upkeep:
         orphans, self._orphans = self._orphans, []
         return orphans
 
+    def has_unwatched(self, watched: str | None = None) -> bool:
+        """Tell whether our own lists had another task than this one at the last beat."""
+        return bool(self._unwatched(watched))
+
+    def take_unwatched(self, watched: str | None = None) -> list[tuple[str, str]]:
+        """Return the tasks of our own lists besides this one, as the last beat saw them, each as (queue, id)."""
+        unwatched, self._held = self._unwatched(watched), ()
+        return unwatched
+
+    def _unwatched(self, watched: str | None) -> list[tuple[str, str]]:
+        # Idle, one that is unsure looks through its list by itself, and knows the tokens that it has used. Busy, it does
+        # not come to that, perhaps for days. No call that it gave up on can arrive any more: it has beaten since.
+        return [(queue, task) for queue, task in self._held
+                if task != watched and (watched is not None or not self._listeners.of(queue).is_unsure)]
+
     def look_after_others(self) -> None:
         """See which other listeners have died, and to what they left."""
         try:
             self._orphans = self._recovery.step()
         except (RedisAway, RedisRefused, Contended) as error:
-            self._trouble.tell(str(error), "waiting")
+            self._trouble.tell(error, "waiting", duty="look")
             self._next_look = time.monotonic() + AFTER_TROUBLE
         else:
+            self._trouble.tell(None, duty="look")
             self._next_look = time.monotonic() + self._recovery.rest
 
     def insist(self, action: Callable[[], T]) -> T:
@@ -127,18 +147,21 @@ class Upkeep:
                 self._listeners.lost(error)
                 self._register()
                 standing = self._listeners.beat(watched)
-            self._trouble.tell(None)
+            self._trouble.tell(None, duty="beat")
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
-            self._trouble.tell(str(error), "waiting")
+            self._trouble.tell(error, "waiting", duty="beat")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
         self._on_beat()
+        self._held = standing.held
         self._next_beat = time.monotonic() + self._defaults.timing.beat
         self._orders.wants_end = self._orders.wants_end or standing.order == "drain"
         if standing.order == "drain" and self._orders.now is Order.WORK:
             log.warning("told to drain: taking nothing new, leaving after the task")
             self.is_drained = True
             self._orders.now = max(self._orders.now, Order.DRAIN)
+        if standing.order in (PAUSE, WORK) and standing.order != self._known_pause:
+            self._obey_pause(standing.order)
         return standing
 
     def _register(self) -> None:
@@ -146,7 +169,10 @@ class Upkeep:
             if listener.instance is None:
                 listener.register(self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry)
                 self._recovery.own(listener.queue, listener.node)
-                self._is_pause_known = False           # an order goes with the registration
+                self._known_pause = WORK               # an order goes with the registration
+                if self._orders.now is Order.WORK and (by := self._orders.pause.by):
+                    listener.announce(PAUSE, by)
+                    self._known_pause = PAUSE
 
     def _announce(self) -> None:
         """Say once that we take nothing new: who looks at us should not wait for us."""
@@ -161,13 +187,23 @@ class Upkeep:
 
     def _announce_pause(self) -> None:
         """Let everybody see whether we take anything; tried again at the next look if Redis is away."""
+        by = self._orders.pause.by
         try:
-            self._listeners.announce("pause" if self._orders.is_paused else "work")
-            self._is_pause_known = self._orders.is_paused
-            if self._is_pause_known:                   # a call may have been lost when our waiting was cut short
+            self._listeners.announce(PAUSE if by else WORK, by or "a signal")
+            self._known_pause = PAUSE if by else WORK
+            if by:                         # a call may have been lost when our waiting was cut short
                 self._listeners.wake(self._listeners.queues)
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we pause or go on: %s", error)
+
+    def _obey_pause(self, order: str) -> None:
+        """Obey an order to take nothing or to take tasks again, with all listeners of our master."""
+        is_wanted = order == PAUSE
+        self._known_pause = order
+        if self._orders.is_paused is not is_wanted:    # else another listener of our master was faster
+            self._orders.pause.by = "an order" if is_wanted else None
+            log.warning("told to %s", "pause: taking nothing new; what runs, runs on" if is_wanted
+                        else "resume: taking tasks again")
 
     def _promote(self) -> None:
         """Put due tasks of our own queues in line, a hundred at most of each: there may be a million, and we have other

@@ -14,6 +14,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 MAX_NAME = 200                                         # bytes, of a queue or a run
 LAST_SECOND = 253402300799.0                           # of the year 9999
 CENTURY = 36525 * 86400.0                              # seconds; nothing that is meant takes longer
+DIGITS = 19                                            # a count has fewer; Python converts no more than 4300
 FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
 
 _FLAT = frozenset({str, int, float, bool, type(None)})  # what holds nothing else
@@ -117,6 +118,11 @@ def printable(value: object, limit: int) -> str:
     except Exception:
         text = f"<{type(value).__name__} that cannot be shown>"
     return text.encode("utf-8", "backslashreplace")[:limit].decode("utf-8", "ignore")
+
+
+def count_of(text: str | None) -> int:
+    """Return a count as Redis or a file has it; 0 for what is none: another program may write any text there."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < DIGITS else 0
 
 
 def require_queue_name(name: object) -> str:

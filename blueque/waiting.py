@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority
 MAX_HEADS = 100                                        # of these whose first tasks are looked at
+NEXT = 3                                               # first tasks of a line that are looked at
 
 Names = Mapping[str, Sequence[str]]                    # of lines besides the default one, by queue
 
@@ -41,11 +42,15 @@ class Misfit(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """A line in which tasks wait: how many, and the id of the next."""
+    """A line in which tasks wait: how many, and the ids of the next NEXT of them."""
 
     line: str
     length: int
-    first: str
+    head: Sequence[str]
+
+    @property
+    def first(self) -> str:
+        return self.head[0]
 
 
 def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | None:
@@ -67,7 +72,7 @@ def ask_lengths(names: Names) -> list[Command]:
     """Return the commands that tell what waits in these lines."""
     return [
         command for queue, some in names.items() for name in some
-        for command in (("LLEN", keys.line(queue, name)), ("LINDEX", keys.line(queue, name), -1))
+        for command in (("LLEN", keys.line(queue, name)), ("LRANGE", keys.line(queue, name), -NEXT, -1))
     ]
 
 
@@ -76,8 +81,8 @@ def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]
     given = iter(replies)
     found: dict[str, list[Waits]] = {}
     for queue, some in names.items():
-        lines = [Waits(name, next(given), next(given) or "") for name in some]
-        found[queue] = [line for line in lines if line.length and line.first]
+        lines = [Waits(name, next(given), next(given)[::-1]) for name in some]
+        found[queue] = [line for line in lines if line.length and line.head]
     return found
 
 
@@ -102,6 +107,42 @@ def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
     return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together
 
 
+def waiting_since(task: Task) -> float | None:
+    """Return since when a pending task has been in line. Another priority, place or queue does not change that.
+
+    It did not wait for an `eta` that is later than its last change: it was put in line before.
+    """
+    came = [task.created, task.queued]
+    if task.eta is not None and (task.updated is None or task.eta <= task.updated):
+        came.append(task.eta)
+    return max((at for at in came if at is not None), default=task.updated)
+
+
+def lock_of(line: str) -> str | None:
+    """Return the name of the lock that the tasks of a line need; None if they need none."""
+    needs = needs_of(line)
+    return needs.lock if needs is not None else None
+
+
+def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str, int]) -> int:
+    """Return how many tasks in these lines could start now, as far as their needs go.
+
+    unfit: the lines whose tasks fit none of the listeners. held: how many tasks hold each lock that the lines name.
+    """
+    left_out = {misfit.line for misfit in unfit}
+    count, behind_locks, places = 0, dict[str, int](), dict[str, int]()
+    for line in lines:
+        needs = needs_of(line.line)
+        if needs is None or line.line in left_out:
+            continue
+        if needs.lock is None:
+            count += line.length
+        else:
+            behind_locks[needs.lock] = behind_locks.get(needs.lock, 0) + line.length
+            places[needs.lock] = max(places.get(needs.lock, 0), needs.limit - held.get(needs.lock, 0))
+    return count + sum(min(waiting, places[lock]) for lock, waiting in behind_locks.items())
+
+
 def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
     """Return the tasks in the order in which they have their turn, if all of them can run.
 
@@ -113,7 +154,7 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
         for queue in {queue for queue, _ in lines}:
             equals = [some for (its, line), some in lines.items() if its == queue and priority_of(line) == priority]
             queues.setdefault(queue, []).extend(heapq.merge(*equals, key=lambda task: task.created or 0.0))
-    return list(heapq.merge(*queues.values(), key=lambda task: task.updated or task.created or 0.0))
+    return list(heapq.merge(*queues.values(), key=lambda task: waiting_since(task) or 0.0))
 
 
 def ask_ids(names: Names, most: int) -> list[Command]:

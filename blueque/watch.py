@@ -15,6 +15,7 @@ from blueque import process, stack
 from blueque.attempt import Attempt
 from blueque.limits import Limits
 from blueque.task import Task
+from blueque.values import count_of
 
 if TYPE_CHECKING:
     from blueque.tree import Stopping, Tree
@@ -49,8 +50,7 @@ class Watch:
     ) -> None:
         self.instance = instance
         self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
-        known = task.fields.get("pid_start", "0")
-        self._start = process.start_ticks(pid) if is_child else int(known) if known.isdecimal() else 0
+        self._start = process.start_ticks(pid) if is_child else count_of(task.fields.get("pid_start"))
         self.pidfd = _open(pid, task, is_child)        # None: the process is gone
         # Of another boot or container: its pid, its session and its group are those of strangers here.
         self._is_elsewhere = not is_child and bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
@@ -226,7 +226,7 @@ class Watch:
         if limit is None or self.reason is not None:
             return
         # Not the age of a file, which goes by a clock that may be set, but whether it has changed.
-        progress = self.attempt.told(), self.attempt.wrote_progress(), self.bars
+        progress = self.attempt.guarded("progress", self._signs, None), self.bars
         if progress != self._progress:
             self._progress, self._progressed_at = progress, now
             self._warned.discard("stall_limit")
@@ -239,6 +239,10 @@ class Watch:
         self._stall_at = min(now + limit / STALL_STEPS, self._progressed_at + limit)
         if self.reason is not None:
             self._stall_at = NEVER
+
+    def _signs(self) -> object:
+        """Return something that is another as soon as the task tells progress."""
+        return self.attempt.told(), self.attempt.wrote_progress()
 
     def _warn(self, limit: str) -> None:
         """Tell the task, and it alone, that a limit is near: SIGUSR1, if somebody wants such warnings."""
@@ -256,12 +260,11 @@ class Watch:
 
 def tree_of(task: Task, pid: int) -> Tree | None:
     """Return the processes of an attempt that somebody else has started, as they are; None: gone, or elsewhere."""
-    if not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
+    if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None
     from blueque.tree import Tree  # here: see Watch._get_tree
 
-    known = task.fields.get("pid_start", "0")
-    tree = Tree(pid, int(known) if known.isdecimal() else 0)
+    tree = Tree(pid, count_of(task.fields.get("pid_start")))
     tree.look()
     return tree
 

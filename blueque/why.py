@@ -14,7 +14,7 @@ from blueque.cli.pace import usual_of
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
 from blueque.lines import Needs, parse_needs
-from blueque.nodes import LOOKS_AT_LINES, Node, puts_in_line
+from blueque.nodes import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.places import FINISHED, HELD
 from blueque.survey import LATE, OVERDUE, entered
 
@@ -88,6 +88,9 @@ def _held(its: Inquiry) -> Iterator[Reason]:
     task, node = its.task, next((one for one in its.nodes if one.id == its.task.node), None)
     who = show.short_node(task.node or "nobody")
     if task.status == "started":
+        if process.is_gone(task.pid or 0, task.fields):
+            yield _process_gone(task, node)
+            return
         yield Reason("running", f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
                      f"blueque show {task.id}")
         usual = usual_of(its.usual)
@@ -99,7 +102,7 @@ def _held(its: Inquiry) -> Iterator[Reason]:
             yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
     else:
         yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
-    if node is not None and node.state not in ("dead", "gone") and (_is_process_gone(node) or node.is_late):
+    if node is not None and node.state not in ("dead", "gone") and (is_process_gone(node) or node.is_late):
         yield _silent(its, node)
     elif node is not None and node.state == "draining":
         yield Reason("draining", "That listener takes nothing new: it ends this task, and leaves.")
@@ -111,22 +114,25 @@ def _held(its: Inquiry) -> Iterator[Reason]:
         yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
 
 
+def _process_gone(task: Task, node: Node | None) -> Reason:
+    """Say who reports the end of a task whose process has ended, and how to have that done."""
+    what = f"It does not run any more: process {task.pid} is gone from this host. Its end is not recorded yet"
+    if node is None or node.state in ("dead", "gone") or is_process_gone(node):
+        sentence = f"{what}: a listener of {task.queue} here with its spool does that."
+        return Reason("process_gone", sentence, commands.serve(task.queue or ""))
+    sentence = f"{what}: its listener {show.short_node(node.id)} does that at its next beat. If it stays so, restart"
+    return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
+
+
 def _silent(its: Inquiry, node: Node) -> Reason:
     """Say of a listener with a task, which others have not found dead yet, what speaks for it."""
     seen = f", last seen {show.span(node.seen)} ago" if node.seen is not None else ""
-    if _is_process_gone(node):
+    if is_process_gone(node):
         sentence = f"The process of that listener is gone from this host{seen}. The next listener of {node.queue} here with"
         more = "its spool adopts the task; others see to it when its lease is over."
         return Reason("listener", f"{sentence} {more}", _serve(its))
     sentence = f"That listener is silent{seen}, and may be dead. If so, one on {node.host} with its spool adopts the task"
     return Reason("listener", f"{sentence}; others find that out, and see to it, when its lease is over.", _serve(its))
-
-
-def _is_process_gone(node: Node) -> bool:
-    """Tell whether we see on this host that it has died; False: it lives, or is elsewhere."""
-    known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
-    pid = node.id.rpartition("_")[2]
-    return pid.isdecimal() and len(pid) < 10 and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
 def _staged(its: Inquiry) -> Reason:
@@ -141,7 +147,9 @@ def _staged(its: Inquiry) -> Reason:
 
 def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
     task, eta = its.task, its.task.eta
-    if task.last_error_type or task.failures:
+    if its.wish is not None:
+        yield Reason("retry", f"It waits for its next attempt. The last one asked to run again later: {its.wish}")
+    elif task.last_error_type or task.failures:
         error = task.fields.get("last_error", "").partition("\n")[0] or task.last_error_type or "it does not say"
         yield Reason("retry", f"It waits for its next attempt. The last one failed: {error}")
     if eta is None:
@@ -209,7 +217,12 @@ def _of_one(its: Inquiry, task_id: str) -> str:
 def _listeners(its: Inquiry) -> Iterator[Reason]:
     """Say if nobody is there, or nobody who could take it."""
     queue, takers = its.task.queue, _takers(its)
-    if not takers:
+    paused = list(dict.fromkeys(node.host for node in its.nodes if node.state == "paused"))
+    if not takers and paused:
+        hosts = ", ".join(paused[:MOST_NAMES]) + (" and others" if len(paused) > MOST_NAMES else "")
+        sentence = f"The listeners of {queue} on {hosts} are paused."
+        yield Reason("no_listener", sentence, commands.resume_node(paused[0]))
+    elif not takers:
         yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", _serve(its))
     elif its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
         what = "priorities" if its.needs == Needs() else "what a task needs"

@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from blueque import checkpoint_files, stack
+from blueque import checkpoint_files, plain_files, stack
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.records import MAX_ERROR, Record, record_of_exit
-from blueque.task import Task
+from blueque.running_task import RunningTask
 from blueque.values import encode, printable
 
-Handler = Callable[[Task], Any]
+Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
+
+_NOT_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+_RETURN = "a handler runs to its end and returns the result"
 
 
 class Work(NamedTuple):
@@ -24,7 +29,7 @@ class Work(NamedTuple):
     run: does it. prepare: what of it can be done before there is a task, if anything; may raise what it likes.
     """
 
-    run: Callable[[Task, Attempt], Record]
+    run: Callable[[RunningTask, Attempt], Record]
     prepare: Callable[[], object] | None = None
 
 
@@ -34,14 +39,18 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     get: returns it. Called in the task process only, so that nothing the user imports runs in a listener.
     """
 
-    def work(task: Task, attempt: Attempt) -> Record:
+    def work(task: RunningTask, attempt: Attempt) -> Record:
         call = get()
-        stack.register(attempt)
+        stack.register()
         result = call(task)
+        if isinstance(result, _NOT_RUN):
+            kind = type(result).__name__
+            error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
+            return {"status": "failed", "error": error, "error_type": "result"}
         try:
             text, encoding = encode(result, "the result", max_bytes)
-        except InvalidInput as error:
-            return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": "result"}
+        except InvalidInput as refusal:
+            return {"status": "failed", "error": printable(refusal, MAX_ERROR), "error_type": "result"}
         return {"status": "complete", "result": text, "result_encoding": encoding}
 
     return Work(work, get)
@@ -59,15 +68,49 @@ def resolve(name: str) -> Handler:
         except AttributeError as error:
             raise InvalidInput(f"{module_name} has no {path!r}") from error
     if not callable(found):
-        raise InvalidInput(f"{name} is a {type(found).__name__}, not a callable")
+        raise InvalidInput(f"{name} is of the type {type(found).__name__}, not a callable")
     handler: Handler = found
     return handler
 
 
-def program(command: list[str], max_bytes: int) -> Work:
-    """Work that is any program: parameters on its standard input, its exit code the outcome. No shell is involved."""
+def unfit(handler: Any) -> str | None:
+    """Return why the callable cannot be a handler, to be read after its name; None: it can be.
 
-    def work(task: Task, attempt: Attempt) -> Record:
+    It imports `inspect`, so a listener asks in a child, and not for each task.
+    """
+    import inspect  # here: what a listener imports, each of its forks copies
+
+    if not callable(handler):
+        return "cannot be called"
+    if isinstance(handler, type):
+        return "is a class: give a function, or an instance that has __call__"
+    for call in (handler, type(handler).__call__):
+        if inspect.iscoroutinefunction(call):
+            return (
+                "is a coroutine function (async def): give a plain function, "
+                "which may call asyncio.run()"
+            )
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            return f"is a generator function (it has a yield): {_RETURN}"
+    try:
+        signature = inspect.signature(handler, follow_wrapped=False)
+    except (ValueError, TypeError):                    # a builtin that does not tell
+        return None
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        return f"takes ({names}) and cannot be called with the task alone: {error}"
+    return None
+
+
+def program(command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})) -> Work:
+    """Work that is any program: parameters on its standard input, its exit code the outcome. No shell is involved.
+
+    environ: variables that it gets besides those of this process.
+    """
+
+    def work(task: RunningTask, attempt: Attempt) -> Record:
         stopping = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
         for number in stopping:
             signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
@@ -75,7 +118,7 @@ def program(command: list[str], max_bytes: int) -> Work:
         os.makedirs(f"{attempt.path}/{checkpoint_files.DIRECTORY}", mode=0o700, exist_ok=True)
         try:
             pid = os.posix_spawnp(
-                command[0], command, os.environ,
+                command[0], command, {**os.environ, **environ},
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
@@ -93,9 +136,14 @@ def program(command: list[str], max_bytes: int) -> Work:
 
 
 def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
-    if os.path.exists(f"{attempt.path}/result"):
-        size = os.path.getsize(f"{attempt.path}/result")
-        text = attempt.tail("result", max_bytes)
+    path = f"{attempt.path}/result"
+    if os.path.lexists(path):
+        try:
+            content = plain_files.head(path, max_bytes + 1, may_be_link=True)
+        except OSError as error:
+            said = f"the file `result` cannot be read: {error.strerror}"
+            return {"status": "failed", "error": said, "error_type": "result"}
+        text, size = content.decode("utf-8", "replace"), max(len(content), os.path.getsize(path))
     else:
         lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").split("\n")
         text = lines[-1].rstrip("\r")
@@ -103,6 +151,6 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         if not text:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
     if size > max_bytes or len(text.encode()) > max_bytes:
-        error = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
-        return {"status": "failed", "error": error, "error_type": "result"}
+        said = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
+        return {"status": "failed", "error": said, "error_type": "result"}
     return {"status": "complete", "result": text}

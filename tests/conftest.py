@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import redis as redis_py
 from faults import FaultProxy
 from oracle import EVENTS
 
-from blueque import Client
+from blueque import Client, hosts
 from blueque.connection import Redis
 from blueque.embedded import Server, running_server
 from blueque.protocol import transaction
@@ -43,6 +44,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def legacy_name() -> Iterator[str]:
+    """The name that 1.0.0 has for this machine, for us too: it may be localhost, and then we would take another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(hosts.VARIABLE, socket.getfqdn())
+        yield socket.getfqdn()
 
 
 @pytest.fixture(scope="session")

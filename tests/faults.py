@@ -21,8 +21,7 @@ class FaultProxy:
     """Listens at `url` and forwards. What arrives at once is one write, for a client waits for the answer to each."""
 
     def __init__(self, server_url: str) -> None:
-        place = urlsplit(server_url)
-        self._server = (place.hostname, place.port)
+        self.lead_to(server_url)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
         self.writes = 0
@@ -40,6 +39,11 @@ class FaultProxy:
         """Deliver what was held, each on its old connection; return what the server answered, when it has executed."""
         held, self._held = self._held, []
         return [_deliver(server, data) for server, data in held]
+
+    def lead_to(self, server_url: str) -> None:
+        """Lead the connections to come to another server; those that are open stay where they are."""
+        place = urlsplit(server_url)
+        self._server = (place.hostname, place.port)
 
     def stop_listening(self) -> None:
         _shut(self._listening)                         # a close alone does not wake up who accepts

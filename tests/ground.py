@@ -32,6 +32,7 @@ class Scenario:
     faulty: the actors that faults may strike; all if left out. patient: those whose calls try again by themselves.
     tolerated: see oracle.broken_invariant.
     check: what else must be true when all is over, before anything is recovered; afterwards: and after that.
+    frail: listeners of 1.0.0 that faults may strike; what it then does by itself to a task of its own is left out.
     untouched: listeners that nobody takes for dead. dead: those that 1.0.0 takes for dead.
     retry_safe: tasks that may be started again without asking.
     """
@@ -49,6 +50,7 @@ class Scenario:
     drain: Callable[[World], None] = drain
     check: Check | None = None
     afterwards: Check | None = None
+    frail: Sequence[str] = ()
     untouched: Sequence[str] = ()
     dead: frozenset[str] = frozenset()
     retry_safe: frozenset[str] = frozenset()
@@ -60,6 +62,7 @@ class Ground:
     def __init__(self, address: Address, scenario: Scenario, bounds: Bounds, is_reduced: bool) -> None:
         self.address, self.scenario, self.bounds, self.is_reduced = address, scenario, bounds, is_reduced
         self.redis = Redis(self._connect, 5.0)
+        self._stepper: Stepper | None = None           # of the run that is being made
         self._eye: SocketConnection | None = None      # for looks from whatever thread: only one runs at a time
         self._beginning: list[bytes] = []              # puts everything as the setup has left it
         self._given: dict[str, Any] = {}
@@ -94,6 +97,7 @@ class Ground:
             self._connect, actors, self.bounds, self._look, prefix,
             is_thorough=self.scenario.is_thorough, is_reduced=self.is_reduced,
         )
+        self._stepper = stepper
         stepper.run()
         draw_as("whoever comes when all is over")
         world.alive = [actor.name for actor in actors if not actor.is_dead]
@@ -131,7 +135,15 @@ class Ground:
         return oracle.read_state(self._eye, QUEUE, self._known)
 
     def _look(self) -> str | None:
-        return oracle.broken_invariant(self._state(), self.scenario.tolerated)
+        return oracle.broken_invariant(self._judged()[0], self.scenario.tolerated)
+
+    def _judged(self) -> tuple[oracle.State, set[str]]:
+        """Return what Redis holds, but for the tasks that 1.0.0 has ruined without us; and those."""
+        state = self._state()
+        assert self._stepper is not None
+        struck = {choice.partition(": ")[0] for choice in self._stepper.choices if ": " in choice}
+        ruined = oracle.ruined(state, struck & set(self.scenario.frail))
+        return oracle.leave_out(state, ruined), ruined
 
     def _end(self, world: World, stepper: Stepper) -> str | None:
         """See to what is left, and judge; an end that was judged already need not be judged again."""
@@ -148,15 +160,17 @@ class Ground:
             if stepper.deliver_late():
                 scenario.drain(world)
             is_legacy = "legacy" in scenario.tolerated
-            wrong = self._look() or oracle.verdict(world.ledger, self._state(), is_legacy) or self._audit()
+            state, ruined = self._judged()
+            wrong = oracle.broken_invariant(state, scenario.tolerated)
+            wrong = wrong or oracle.verdict(world.ledger, state, is_legacy, ruined) or self._audit(ruined)
             if wrong is None and scenario.afterwards is not None:
                 wrong = scenario.afterwards(world, self._state())
         if wrong is None:
             self._ends.add(end)
         return wrong
 
-    def _audit(self) -> str | None:
-        findings = audit(self.redis)
+    def _audit(self, left_out: set[str]) -> str | None:
+        findings = [finding for finding in audit(self.redis) if finding.task not in left_out]
         return "; ".join(finding.sentence for finding in findings) if findings else None
 
     def _everything(self) -> list[Any]:

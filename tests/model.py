@@ -413,6 +413,8 @@ class Model:
         its, is_in_line = self._waits(queue, task)
         if not is_in_line:
             raise Refusal(NotWaiting)
+        if self.lines[queue, its.line][0] == task:
+            return
         its.updated = now
         self.leave_line(queue, task)
         self._put_in_line(queue, task, is_next=True)
@@ -439,6 +441,7 @@ class Model:
         if "paused" in its:
             return False
         its |= {"paused": now, "paused_by": by, **({"paused_reason": reason} if reason else {})}
+        self.queues.add(queue)
         return True
 
     def resume(self, queue: str) -> bool:
@@ -455,6 +458,7 @@ class Model:
         self.settings[queue].pop("max_concurrency", None)
         if most is not None:
             self.settings[queue]["max_concurrency"] = most
+            self.queues.add(queue)
         self.awake.add(queue)
 
     def is_full(self, queue: str) -> bool:
@@ -516,8 +520,8 @@ class Model:
             raise Refusal(NotRegistered)
         return known
 
-    def beat(self, life: Life, now: float, task: str | None = None) -> list[str | None]:
-        """Return the standing: the order, then some fields of the task."""
+    def beat(self, life: Life, now: float, task: str | None = None) -> list[object]:
+        """Return the standing: the order, some fields of the task, and what is in the list of the listener."""
         life.beat += 1
         known = self._require(life.queue, life.node, life.instance)
         known |= {"beat": life.beat, "beat_at": now}
@@ -525,7 +529,8 @@ class Model:
         self.members[life.queue].add(life.node)
         fields = self.tasks[task].fields if task in self.tasks else {}
         names = ("status", "token", "node", "attempt", "cancel", "error_type", "created", "stack")
-        return [known.get("order"), *(fields.get(name) for name in names)]
+        held = tuple((life.queue, entry) for entry in self.held[life.queue, life.node])
+        return [known.get("order"), *(fields.get(name) for name in names), held]
 
     def deregister(self, queue: str, node: str, instance: str) -> bool:
         known = self.registrations.get((queue, node))
@@ -868,7 +873,7 @@ class Model:
             facts = {name: record[name] for name in ("result", "result_encoding", "finished") if name in record}
             return self.finish(queue, task, token, node, "complete", facts | measured, now)
         its = self.tasks.get(task)
-        wait = record.get("retry_after")
+        wait, news = record.get("retry_after"), {}
         if wait is None:
             policy = its.policy_or(default) if its is not None else None
             if policy is None or not _allows(policy, failures, record):
@@ -876,10 +881,10 @@ class Model:
                 facts = {name: record[name] for name in reasons if name in record}
                 return self.finish(queue, task, token, node, "failed", facts | measured, now)
             wait = policy["backoff"] * policy["factor"] ** failures
-            failures += 1
-        news = {
-            "failures": failures, "last_error": record["error"], "last_error_type": record.get("error_type", "error")
-        }
+            news = {
+                "failures": failures + 1, "last_error": record["error"],
+                "last_error_type": record.get("error_type", "error"),
+            }
         self.retry(queue, task, token, node, now + wait if wait > 0 else None, news, measured, now)
 
     # When a listener is dead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +107,34 @@ def _question(name: str) -> tuple[str | int, ...]:
     if name.startswith(keys.task("")):
         return ("HGETALL", name)
     return ("SMEMBERS", name) if name.startswith((_LOCK, _WAITING)) else ("LRANGE", name, 0, -1)
+
+
+def ruined(state: State, nodes: Iterable[str]) -> set[str]:
+    """Return the tasks that these listeners of 1.0.0, struck by a fault, have left as they do without us.
+
+    Each is exactly in one of the states that 1.0.0 has no way out of: popped and not noted in the hash, reserved, started;
+    or completed and failed, because the answer to the first of both was lost.
+    """
+    return {task for task, its in state.tasks.items() for node in nodes if _is_ruined(state, task, its, node)}
+
+
+def _is_ruined(state: State, task: str, its: dict[str, str], node: str) -> bool:
+    status, ends = its.get("status"), [end for end, ids in state.ended.items() for one in ids if one == task]
+    if not {"status", "queue", "parameters"} <= its.keys() or task in state.scheduled or task in state.staged:
+        return False
+    if status in ("complete", "failed"):
+        return sorted(ends) == ["complete", "failed"] and not state.places(task)
+    is_its_own = state.places(task) == state.held.get(node, []).count(task) == 1 and not ends
+    return is_its_own and (status == "pending" or (status in WAITING and its.get("node") == node))
+
+
+def leave_out(state: State, tasks: set[str]) -> State:
+    """Take these tasks out of the state, wherever they are, and return it."""
+    for some in (state.scheduled, *state.ended.values(), *state.lines.values(), *state.held.values()):
+        some[:] = [task for task in some if task not in tasks]
+    state.started = {member for member in state.started if keys.parse_started_member(member)[2] not in tasks}
+    state.tasks = {task: its for task, its in state.tasks.items() if task not in tasks}
+    return state
 
 
 def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
@@ -234,9 +262,11 @@ def unfinished_business(ledger: Ledger, state: State, node: str) -> str | None:
     return None
 
 
-def verdict(ledger: Ledger, state: State, is_legacy: bool = False) -> str | None:
+def verdict(
+    ledger: Ledger, state: State, is_legacy: bool = False, left_out: set[str] | frozenset[str] = frozenset()
+) -> str | None:
     """Return what is wrong when all is over: a task that is lost, doubled, or not told right."""
-    for task in ledger.accepted - state.tasks.keys():
+    for task in ledger.accepted - state.tasks.keys() - left_out:
         return f"task {task} was accepted and is gone"
     for task, fields in state.tasks.items():
         wrong = _wrong_end(ledger, task, fields, is_legacy)

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -17,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from blueque import Client, Task, keys
-from blueque.process import host_name
+from blueque import Client, Task, hosts, keys
 from blueque.signals import ECHO
 
 PATIENCE = 15.0                                        # seconds after which something awaited will never come
@@ -150,7 +150,8 @@ class Listener(Program):
     def slots(self) -> list[int]:
         """Return the pids of its registered listeners, oldest first."""
         nodes = self._client.get_inspector().listeners(self.queue)
-        return sorted(pid for pid in children_of(self.pid) if f"{host_name()}_{pid}" in nodes and is_there(pid))
+        pids = {int(node.rpartition("_")[2]) for node in nodes}
+        return sorted(pid for pid in children_of(self.pid) & pids if is_there(pid))
 
     def ready(self, slots: int = 1) -> Listener:
         """Wait until so many listeners are registered."""
@@ -291,9 +292,13 @@ def patched(**modules: Mapping[str, Any]) -> dict[str, str]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without what a user may have set for Python, for Blueque or for a virtual environment."""
+    """Return our environment without what a user may have set for Python, for Blueque or for a virtual environment.
+
+    This machine has the name that 1.0.0 has for it; see `conftest.legacy_name`.
+    """
     users = ("PYTHON", "BLUEQUE_", "REDIS_", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if not name.startswith(users)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(users)}
+    return own | {hosts.VARIABLE: socket.getfqdn()}
 
 
 def write_hint(client: Client, queue: str, task_id: str, **fields: str) -> None:

@@ -136,6 +136,16 @@ def test_after_its_time_the_master_that_leaves_running_tasks_behind_goes_at_once
     assert outcome(programs.client, running).result == "done"
 
 
+def test_a_task_that_its_time_stops_says_so(programs, queue):
+    running = queue.enqueue("")
+    listener = start(programs, "work:run", "--max-runtime", "1.5s", on_term="stop")
+    until((programs.directory / "began").exists, what="the task")
+    assert listener.wait() == 0
+    stopped = outcome(programs.client, running)
+    assert (stopped.status, stopped.error_type) == ("failed", "stopped")
+    assert stopped.error == "stopped: the listener's --max-runtime of 1.5 s has passed: killed by SIGTERM"
+
+
 def check(programs, **environ):
     known = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), "PYTHONPATH": os.pathsep.join(sys.path), **environ}
     result = subprocess.run([sys.executable, "-P", "-m", "blueque.roster"], env=clean_environment() | known,

@@ -466,12 +466,16 @@ def test_what_makes_no_sense_is_refused_and_makes_no_directory(url, shelf, optio
     assert not shelf.exists()
 
 
-@pytest.mark.parametrize(("place", "words"), [("file", "is no directory"), ("s3://bucket/a", "no path"), ("\0", "null")])
+@pytest.mark.parametrize(("place", "words"), [
+    ("file", "is no directory"), ("s3://bucket/a", "s3: is not supported"), ("s3a://bucket/a", "s3a:"), ("dbfs:/x", "dbfs:"),
+    ("abfss:x", "abfss:"), ("gs:/x", "gs:"), ("file:///x", "file:"), ("\0", "null"),
+])
 def test_a_place_that_cannot_be_an_archive_is_refused(url, tmp_path, monkeypatch, place, words):
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     with pytest.raises((ArchiveRefused, ValueError), match=words):
         archives.archive(QUEUE, place, url=url)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
     with pytest.raises(ArchiveRefused, match="no archive"):
         archives.read(tmp_path)
 

@@ -41,6 +41,15 @@ def test_a_beginning_whose_time_could_not_be_written_is_one_all_the_same(attempt
     assert attempt.has_begun() and attempt.began_at() is None
 
 
+@pytest.mark.parametrize("size", [10, 100, 10_000])
+def test_an_attempt_has_begun_whatever_the_task_writes_behind_that(attempt, size):
+    attempt.begin()
+    with open(Path(attempt.path, "task"), "ab") as file:
+        file.write(b"x" * size)
+
+    assert attempt.has_begun() and attempt.began_at() is None
+
+
 @pytest.mark.parametrize(("name", "has_ended"), [
     ("exit", True), ("exit.new", True), ("status", True), ("reported", False), ("status.new", False),
 ])
@@ -77,7 +86,7 @@ def test_a_record_that_cannot_be_read_now_is_not_taken_for_none(attempt, monkeyp
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
-        patched.setattr("builtins.open", refuse)
+        patched.setattr(os, "open", refuse)
         with pytest.raises(OSError, match="Too many open files"):
             attempt.read_exit()
         assert attempt.has_begun() and not attempt.has_exit()

@@ -196,9 +196,23 @@ def test_the_overview_tells_when_a_running_task_has_last_printed(redis, cli):
     finish(redis, "ended", "complete", now)
     begin(redis, "t1", now)
     for task in ("t1", "ended"):
-        cli.xadd(f"blueque_log_{task}", {"text": "frame"}, id="1234567-0")
+        cli.xadd(f"blueque_log_{task}", {"attempt": 1, "text": "frame"}, id="1234567-0")
 
     assert Inspector(redis).overview().printed == {"t1": 1234.567}
+
+
+@pytest.mark.parametrize(("entry", "printed"), [
+    ({"attempt": 1, "stream": "blueque", "printed": "1200.5"}, {"t1": 1200.5}),
+    ({"attempt": 1, "stream": "blueque"}, {}),
+    ({"attempt": 7, "stream": "stdout"}, {}),
+], ids=["a line of ours after one that it has printed", "a line of ours", "a line of another attempt"])
+def test_what_a_running_task_has_not_printed_is_no_sign_of_life(redis, cli, entry, printed):
+    now = Inspector(redis).now()
+    protocol.register(redis, "video", NODE, "i", {}, now)
+    begin(redis, "t1", now)
+    cli.xadd("blueque_log_t1", {"text": "frame", **entry})
+
+    assert Inspector(redis).overview().printed == printed
 
 
 def test_who_may_not_ask_for_info_sees_the_rest(server, redis, cli):

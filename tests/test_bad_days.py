@@ -208,8 +208,8 @@ def test_a_result_waits_while_redis_has_no_memory_and_that_is_said_once(frail, o
         assert frail.client.get_task(task_id).status == "started"
         redis.config_set("maxmemory", 0)
     assert outcome(frail.client, task_id).result == "done"
-    listener.says("Redis answers again")
-    assert len(listener.lines("; waiting")) == len(listener.lines("Redis answers again")) == 1
+    listener.says("Redis no longer answers OOM")
+    assert len(listener.lines("; waiting")) == len(listener.lines("Redis no longer answers OOM")) == 1
     assert runs(frail) == [task_id]
 
 
@@ -301,10 +301,12 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
     assert listener.stop() == 0
 
 
-def test_a_hash_with_nonsense_for_a_number_does_not_end_the_listener(programs):
+@pytest.mark.parametrize("nonsense", ["first", "9" * 300, "9" * 5000], ids=["word", "long", "longest"])
+@pytest.mark.parametrize("field", ["attempt", "events", "interruptions", "failures", "priority"])
+def test_a_hash_with_nonsense_for_a_number_does_not_end_the_listener(programs, field, nonsense):
     listener = programs.listener("work:run")
     slots = listener.slots()
-    write_hint(programs.client, "work", "odd", attempt="first")
+    write_hint(programs.client, "work", "odd", **{field: nonsense})
     assert outcome(programs.client, programs.client.get_queue("work").enqueue("quick")).result == "done"
     assert listener.slots() == slots
 

@@ -418,7 +418,7 @@ def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
     assert ids == [task_id.id_of_key("video", key) for key in "abac"]
 
 
-@pytest.mark.parametrize("key", ["", "x" * 1001, 7, None, "\ud800"])
+@pytest.mark.parametrize("key", ["", "x" * 1001, 7.0, True, None, "\ud800"])
 def test_a_bad_key_is_refused_with_its_position(queue, state, key):
     with pytest.raises(InvalidInput, match="keys: at position 1"):
         queue.enqueue_many(["a", "b"], keys=["good", key])

@@ -90,25 +90,6 @@ def test_a_task_that_waits_leaves_every_list_at_once_and_never_runs(programs):
     assert [run.task for run in ledger(programs)] == [following] and is_sound(programs.client)
 
 
-def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once_and_not_started_later(programs):
-    queue = programs.client.get_queue("work")
-    task_id = queue.enqueue("quick")
-    spool = programs.directory / "spool"
-    spool.mkdir(mode=0o700)
-    (spool / task_id).touch()                          # where the directory of the task would be
-    listener = programs.listener("work:run")
-    listener.says(f"holding task {task_id}")
-    assert programs.client.get_task(task_id).status == "reserved"
-    assert queue.cancel(task_id) == "cancelled"
-    assert is_in_no_list(programs, task_id)
-    (spool / task_id).unlink()
-    following = queue.enqueue("quick")
-    listener.says("not started task=")
-    assert ended(programs.client, following).result == "done"
-    assert programs.client.get_task(task_id).status == "cancelled"
-    assert [run.task for run in ledger(programs)] == [following] and is_sound(programs.client)
-
-
 # A task that runs
 
 def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_again(shared):

@@ -21,13 +21,14 @@ from faults import Fault, FaultProxy
 from blueque import Retry, __version__, errors, protocol
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
-from blueque.cli.main import _VERBS, ALIASES
+from blueque.cli.main import _VERBS
 from blueque.cli.show import clean, pieces, span, stamp, width
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
 SUBVERBS = (
-    "queue ls", "queue forget", "queue purge", "node drain", "node ls", "node show", "schedule ls", "schedule run",
+    "queue ls", "queue pause", "queue resume", "queue limit", "queue forget", "queue purge", "node drain", "node ls",
+    "node show", "schedule ls", "schedule run",
     "config path", "config init", "config show",
 )
 HOSTILE_NAMES = [
@@ -194,7 +195,8 @@ def test_a_time_that_is_past_enqueues_at_once_and_is_remarked_on(run, client):
 @pytest.mark.parametrize(
     "when",
     [
-        ["--at", "2100-01-01T00:00:00"], ["--at", "tomorrow"], ["--at", "nan"], ["--at", "inf"], ["--at", "4102444800000"],
+        ["--at", "2100-13-01T00:00:00"], ["--at", "some day"], ["--at", "25:00"], ["--at", "nan"],
+        ["--at", "inf"], ["--at", "4102444800000"],
         ["--in", "soon"], ["--in", "-5"], ["--in", "99999999w"], ["--in", "1h", "--at", "5"],
     ],
 )
@@ -203,6 +205,21 @@ def test_a_time_that_means_nothing_is_refused(run, state, when):
 
     assert (result.returncode, state()) == (2, {})
     assert len(result.stderr.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(("zone", "text", "instant"), [
+    ("Europe/Berlin", "2100-06-01 16:20:00", "2100-06-01T16:20:00+02:00"), ("UTC", "2100-06-01", "2100-06-01T00:00:00Z"),
+    ("Europe/Berlin", "2100-06-01 16:20:00 CEST", "2100-06-01T16:20:00+02:00"),
+    ("Europe/Berlin", "2100-06-01 16:20:00 UTC", "2100-06-01T16:20:00Z"),
+    ("Etc/GMT-3", "2100-06-01 16:20:00 +03", "2100-06-01T16:20:00+03:00"),
+])
+def test_a_time_is_taken_as_show_prints_it_and_without_a_zone_as_local(run, cli, zone, text, instant):
+    task = run("enqueue", "video", "1", "--at", text, TZ=zone).stdout.strip()
+
+    assert cli.zscore("blueque_scheduled_tasks_video", task) == datetime.fromisoformat(instant).timestamp()
+    eta = next(line for line in run("show", task, TZ=zone).stdout.splitlines() if line.startswith("eta"))
+    again = run("enqueue", "video", "1", "--at", eta[12:].partition("  (")[0], TZ=zone).stdout.strip()
+    assert cli.zscore("blueque_scheduled_tasks_video", again) == cli.zscore("blueque_scheduled_tasks_video", task)
 
 
 def test_milliseconds_where_seconds_belong_are_recognised(run):
@@ -344,7 +361,7 @@ def test_status_points_at_a_queue_whose_listeners_are_silent(run, redis):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time() - 500)
     enqueue(redis, "t1")
 
-    assert re.search(r"^! video: 1 pending, .* 1 silent$", run("status").stdout, re.MULTILINE)
+    assert re.search(r"^! video: 1 pending, .* 1 listener silent$", run("status").stdout, re.MULTILINE)
 
 
 def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listener, cli):
@@ -372,7 +389,7 @@ def test_status_points_at_a_queue_whose_listeners_take_nothing_new(run, redis, l
 
     shown = run("status").stdout
 
-    assert re.search(r"^! video: 1 pending, .* 1 draining$", shown, re.MULTILINE)
+    assert re.search(r"^! video: 1 pending, .* 1 listener draining$", shown, re.MULTILINE)
     assert re.search(r"^gpu-1\.cluster\.example\.com +1 +0 .* draining$", shown, re.MULTILINE)
 
 
@@ -824,7 +841,8 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
     for arguments in looks + shows * bool(queues):
         lines = on_terminal(*arguments, columns=columns)
         assert lines
-        assert max(columns_of(line) for line in lines) <= columns, arguments
+        # Only a command may be longer: it is to be copied.
+        assert max(columns_of(line) for line in lines if not line.startswith("  blueque")) <= columns, arguments
 
 
 def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, redis):
@@ -852,6 +870,30 @@ def test_commands_ids_and_paths_are_not_broken_on_a_terminal(on_terminal, redis,
     assert all(any(word in line.split() for line in lines) for word in (path, f"{path}{task}/1", task, quoted))
     assert "that is it that is it" in " ".join(lines)
     assert not any("blueque requeue" in line and task in line for line in on_terminal("status"))
+
+
+def in_words(text):
+    """Return the text in one line, without how long something has lasted."""
+    return re.sub(r"\d+\.\d s", "some time", " ".join(text.split()))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_pipe(run, on_terminal, redis, columns):
+    task = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a"
+    enqueue(redis, task)
+    protocol.pause(redis, "video", "ada@example.com", "the disks of the store are being replaced by larger", time.time())
+
+    whole, shown = run("why", task).stdout, on_terminal("why", task, columns=columns, NO_COLOR="1")
+    sentences = [line for line in shown if not line.lstrip().startswith("blueque")]
+    assert max(map(len, sentences)) <= columns and max(map(len, whole.splitlines())) > 80
+    assert in_words(" ".join(shown)) == in_words(whole).replace(task, task[:8])
+    assert not any(line.endswith(" ") for line in shown)
+
+    remarks = on_terminal("enqueue", "nobody.is.there", "1", columns=columns)[1:]
+    assert any(line.endswith("blueque-listener nobody.is.there") for line in remarks)
+    assert run("enqueue", "nobody.is.there", "1").stderr.count("\n") <= 1
+    error = on_terminal("why", "no-such-task", columns=columns)
+    assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole.")
 
 
 def test_a_uuid_is_short_on_a_terminal_and_whole_in_a_pipe(run, on_terminal):
@@ -993,10 +1035,14 @@ def test_a_database_that_is_not_there_is_code_78(run, url):
     assert run("status", "--redis-url", url.removesuffix("/0") + "/99").returncode == 78
 
 
-def test_a_key_of_another_type_is_code_78(run, cli):
+def test_a_key_of_another_type_is_named_by_looks_and_ends_a_change_with_code_78(run, cli):
     cli.set("blueque_queues", "not ours")
 
-    assert run("status").returncode == 78
+    looked, changed = run("status"), run("enqueue", "video", "1")
+
+    assert (looked.returncode, looked.stderr.splitlines()[-1]) == (0, looked.stderr.splitlines()[0])
+    assert "blueque_queues is a string" in looked.stderr
+    assert changed.returncode == 78 and "blueque_queues" in changed.stderr
 
 
 def test_a_user_who_may_only_read_gets_code_77_and_nothing_is_written(run, url, cli, state):
@@ -1031,7 +1077,7 @@ OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and iss
 @pytest.mark.parametrize("kind", OURS)
 def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
     error = kind.__new__(kind)
-    error.task_id, error.code = None, "NOPERM"
+    error.task_id, error.code, error.command, error.answer = None, "NOPERM", "", ""
 
     failure = explain(error, "default")
 
@@ -1096,7 +1142,7 @@ def test_help_fits_a_terminal_of_24_lines_and_names_every_verb(run):
     assert max(map(len, lines)) <= 80
     at = next(number for number, line in enumerate(lines) if line.startswith("Verbs"))
     told = " ".join(line[13:] for line in lines[at + 1 :])
-    assert sorted(told.replace(",", "").split()) == sorted(_VERBS.keys() - ALIASES)
+    assert sorted(told.replace(",", "").split()) == sorted(_VERBS)
 
 
 def test_help_says_what_each_verb_does(run):
@@ -1109,7 +1155,7 @@ def test_help_says_what_each_verb_does(run):
 
 def test_every_verb_has_its_help(run, on_terminal):
     assert run("status", "--help").stdout.startswith("Usage: blueque status ")
-    for verb in (*_VERBS, *SUBVERBS, *ALIASES.values()):
+    for verb in (*_VERBS, *SUBVERBS):
         assert on_terminal(*verb.split(), "--help")[0].startswith(f"Usage: blueque {verb} ")
 
 
@@ -1149,7 +1195,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
     """
 
     result = subprocess.run(
-        [sys.executable, "-c", code, *_VERBS, *SUBVERBS, *ALIASES.values()], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, *_VERBS, *SUBVERBS], capture_output=True, text=True, timeout=60
     )
 
     assert result.stderr == ""
@@ -1176,7 +1222,8 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
         "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.show", "blueque.errors", "blueque.settings", "blueque.version", "blueque.wording",
+        "blueque.cli.show", "blueque.errors", "blueque.hosts", "blueque.settings", "blueque.version", "blueque.wording",
+        "blueque.wrong_types",
     }
 
 

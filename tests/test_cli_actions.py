@@ -19,7 +19,7 @@ from faults import Fault
 from running import Programs, until
 from test_cli import NODE, PROGRAM, enqueue, fail, start
 
-from blueque import protocol
+from blueque import keys, protocol
 from blueque.cli import cancel as cancel_verb
 from blueque.cli import consent
 from blueque.cli.failure import Failure
@@ -65,12 +65,12 @@ def begin(environ):
 
 @pytest.fixture
 def answer(environ):
-    """Run the program on a terminal, type an answer once it asks, and return (exit code, what was seen)."""
+    """Run the program on a wide terminal, type an answer once it asks, and return (exit code, what was seen)."""
 
     def answer(typed, *arguments, **streams):
         ours, theirs = pty.openpty()
         all_streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | streams
-        program = subprocess.Popen([*PROGRAM, *arguments], env=environ, **all_streams)
+        program = subprocess.Popen([*PROGRAM, *arguments], env=environ | {"COLUMNS": "200"}, **all_streams)
         os.close(theirs)
         seen = b""
         try:
@@ -518,9 +518,23 @@ def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(redis, 
     assert client.get_task("wait-00").cancel is None
 
 
+def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(run, client, cli):
+    for task, queue in (("a", "render.2k"), ("b", "render.4k"), ("c", "video")):
+        cli.hset(f"blueque_task_{task}", mapping={"status": "failed", "queue": queue, "parameters": "", "created": 1})
+        cli.lpush(keys.failed(queue), task)
+        cli.zadd(keys.QUEUES, {queue: 0})
+
+    assert "2 tasks would start a second time" in run("requeue", "--failed", "render.*").stderr
+    assert run("requeue", "--failed", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
+    result = run("requeue", "--failed", "render.*", "--yes")
+
+    assert (result.returncode, result.stdout) == (0, "a  pending\nb  pending\n")
+    assert client.get_task("c").status == "failed"
+
+
 @pytest.mark.parametrize(("words", "reason"), [
     ((), "say which"), (("abcd", "-q", "video"), "say which"), (("abcd", "--state", "pending"), "--state goes with"),
-    (("-q", "video", "--state", "failed"), "'failed' is not one of"),
+    (("-q", "video", "--state", "failed"), "'failed' is no state that it takes: there are pending"),
 ])
 def test_either_ids_or_queues_are_given(run, words, reason):
     result = run("cancel", *words)
@@ -568,6 +582,20 @@ def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
 
     assert run("requeue", "failed-2", "failed-1", "--yes").returncode == 5
     assert client.get_task("failed-2").status == "pending"
+
+
+def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
+    for task, finished in (("a", 40), ("b", 20), ("c", 10), ("d", 30)):
+        queue = "render.4k" if task in "ab" else "render.hd"
+        fields = {"status": "failed", "queue": queue, "parameters": "", "created": 1, "finished": finished}
+        cli.hset(f"blueque_task_{task}", mapping=fields)
+    for queue, tasks in (("render.4k", "ba"), ("render.hd", "cd")):
+        cli.lpush(keys.failed(queue), *tasks)
+        cli.zadd(keys.QUEUES, {queue: 0})
+
+    result = run("requeue", "--failed", "render.*", "--limit", "3", "--dry-run")
+
+    assert result.stdout.split()[::2] == ["c", "b", "d"]
 
 
 def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(run, redis, cli):
@@ -771,6 +799,61 @@ def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):
     assert [(item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]] == [
         (NODE, "video", "draining", ["running-1"]), ("gpu-1.cluster.example.com_1", "video", None, [])
     ]
+
+
+def orders_of(cli):
+    return {key.rpartition("_listener_")[2]: cli.hget(key, "order") for key in cli.keys("blueque_listener_*")}
+
+
+@pytest.mark.parametrize(("verb", "order", "state", "question"), [
+    ("pause", "pause", "paused", "2 listeners would take nothing new, 1 of them have a task\n"),
+    ("resume", "work", "up", "2 listeners would take tasks again, 1 of them have a task\n"),
+])
+def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
+    run, answer, redis, cli, verb, order, state, question
+):
+    other = "gpu-1.cluster.example.com_22"
+    register(redis, other, "audio")
+    start(redis, "running-1")
+    both = {f"video_{NODE}": order, f"audio_{other}": order}
+
+    refused = run("node", verb, "gpu-1")
+    denied, _ = answer(b"\n", "node", verb, "gpu-1")
+    assert (refused.returncode, refused.stdout, denied, set(orders_of(cli).values())) == (6, "", 6, {None})
+    assert question in refused.stderr
+
+    for _ in range(2):
+        result = run("node", verb, "gpu-1", "--yes")
+        assert (result.returncode, orders_of(cli)) == (0, both)
+        assert re.search(rf"^{NODE} +video +{state} +goes on with running-1$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("verb", "state"), [("pause", "paused"), ("resume", "up")])
+def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli, verb, state):
+    cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
+    register(redis, "gpu-1.cluster.example.com_2", "audio")
+    protocol.order(redis, "audio", "gpu-1.cluster.example.com_2", "drain", "ada")
+
+    result = run("node", verb, "gpu-1", "--yes", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.returncode, told["kind"]) == (5, f"node_{verb}")
+    assert {item["node"]: item["status"] for item in told["items"]} == {
+        NODE: state, "gpu-1.cluster.example.com_2": "draining", "gpu-1.cluster.example.com_1": None,
+    }
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_no_listener_of_that_name_to_pause_or_resume_is_code_3(run, verb):
+    assert run("node", verb, "gpu-9").returncode == 3
+
+
+def test_a_listener_that_was_resumed_is_up_and_nobody_is_said_to_have_told_it(run, redis):
+    protocol.order(redis, "video", NODE, "pause", "ada")
+    assert "told by     ada: pause" in run("node", "show", "gpu-1").stdout
+    protocol.order(redis, "video", NODE, "work", "ada")
+    shown = run("node", "show", "gpu-1").stdout
+    assert "told by" not in shown and "1 up" in shown
 
 
 def test_a_real_listener_leaves_when_it_is_told_to_drain(run, url, tmp_path):

@@ -86,11 +86,28 @@ def test_compacting_says_how_many_files_are_left(run, url, cli, shelf):
     assert run(QUEUE, shelf, "--compact").stdout == f"{QUEUE}  nothing to archive\n10 files merged into 1\n"
 
 
+def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
+    fill(cli, 3)
+    name = f"{QUEUE}-too"
+    for task in ("a", "b"):
+        cli.hset(keys.task(task), mapping={"status": "complete", "queue": name, "finished": NOON, "created": NOON})
+        cli.lpush(keys.complete(name), task)
+    cli.zadd(keys.QUEUES, {name: 0, "elsewhere": 0})
+
+    printed = run(f"{QUEUE}*", shelf, "--json", "--compact").stdout
+
+    told = [json.loads(one) for one in printed.replace("}\n{", "}\0{").split("\0")]
+    assert [(one["queue"], one["written"], one["deleted"]) for one in told] == [(QUEUE, 3, 3), (name, 2, 2)]
+    assert told[0]["compacted"] is None and told[1]["compacted"] is not None
+    assert not cli.exists(keys.complete(QUEUE)) and not cli.exists(keys.complete(name))
+    assert run("x*", shelf).returncode == 3
+
+
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (["no such", "a"], 3, "no queue 'no such'"), ([QUEUE], 2, "DIRECTORY"),
     ([QUEUE, "a", "--older-than", "soon"], 2, "soon"), ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
     ([QUEUE, "a", "--state", "pending"], 2, "pending"),
-    ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"), ([QUEUE, "s3://bucket"], 78, "is no path"),
+    ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"), ([QUEUE, "s3://bucket"], 78, "s3: is not supported"),
 ])
 def test_mistakes_end_it_with_a_sentence_and_a_code(run, cli, arguments, code, words):
     fill(cli, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -143,6 +144,39 @@ def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):  # noqa: 
     assert len(left(cli)) == 21
     assert answer(b"21\n", "queue", "purge", "video", "--state", "cancelled")[0] == 0
     assert left(cli) == []
+
+
+def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):  # noqa: F811
+    for queue, tasks in {"render.2k": "ab", "render.4k": "c", "video": "d"}.items():
+        for task in tasks:
+            enqueue(redis, task, queue)
+
+    foreseen = run("queue", "purge", "render.*", "--dry-run")
+    assert foreseen.stdout == "render.2k  2 tasks would be deleted\nrender.4k  1 task would be deleted\n"
+    code, seen = answer(b"n\n", "queue", "purge", "render.*")
+    assert code == 6 and "3 tasks of 2 queues would be gone for good: 3 pending, 0 scheduled" in seen
+    assert re.search(r"render\.2k +2\r?\nrender\.4k +1\r?\n", seen)
+
+    result = run("queue", "purge", "render.*", "--yes", "--json")
+
+    purged = json.loads(result.stdout)
+    assert (purged["queue"], purged["queues"], purged["deleted"]) == ("render.*", ["render.2k", "render.4k"], 3)
+    assert [queue for queue in ("render.2k", "render.4k", "video") if cli.exists(keys.pending(queue))] == ["video"]
+
+
+def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_in_use(run, redis, cli, answer):  # noqa: F811
+    for queue in ("render.2k", "render.4k"):
+        protocol.pause(redis, queue, "ada", None, time.time())
+    enqueue(redis, "a", "render.8k")
+
+    code, seen = answer(b"n\n", "queue", "forget", "render.*")
+    assert code == 6 and "  render.2k" in seen and cli.zcard(keys.QUEUES) == 4
+    assert run("queue", "forget", "render.*").returncode == 6
+    result = run("queue", "forget", "render.*", "--yes")
+
+    assert (result.returncode, result.stdout) == (5, "render.2k  forgotten\nrender.4k  forgotten\n")
+    assert "queue render.8k has 1 pending task" in result.stderr
+    assert cli.zrange(keys.QUEUES, 0, -1) == ["render.8k", "video"]
 
 
 def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):  # noqa: F811

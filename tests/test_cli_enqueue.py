@@ -230,7 +230,7 @@ def test_a_field_of_each_line_is_its_key(run, cli):
 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
-    [(["--lines", "--key-field", "n"], '{"n": 7}\n', "the field 'n' holds a number; a key must be text"),
+    [(["--lines", "--key-field", "n"], '{"n": 7.5}\n', "the field 'n' holds a number with a fraction; a key"),
      (["--lines", "--key-field", "n"], "{}\n", "no field 'n'"), (["--lines"], "NaN\n", "line 1"),
      (["NaN"], "", "not JSON compliant"), (["--text", "-"], "1" * 1_050_000, "parameters take 1,050,000 bytes"),
      (["--lines", "@nofile"], "", "cannot read 'nofile'")],
@@ -247,12 +247,20 @@ def test_what_is_no_json_and_a_string_with_an_at_sign_are_given_their_advice(run
     assert "--text" in run("@nofile").stderr
 
 
-@pytest.mark.parametrize("bad", ['{"other": "a"}', '["a"]', '{"name": 7}', '{"name": ""}'])
+@pytest.mark.parametrize("bad", ['{"other": "a"}', '["a"]', '{"name": 7.0}', '{"name": true}', '{"name": ""}'])
 def test_a_line_without_a_good_key_is_named_and_those_before_it_are_enqueued(run, cli, bad):
     result = run("--lines", "--key-field", "name", stdin=f'{{"name": "a"}}\n\n{bad}\n')
 
     assert (result.returncode, len(line(cli))) == (2, 1)
     assert "line 3" in result.stderr and "1 enqueued" in result.stderr
+
+
+def test_a_whole_number_as_key_is_the_same_as_its_digits(run, cli):
+    first = run("--lines", "--key-field", "n", stdin='{"n": 7}\n{"n": -8}\n').stdout.split()
+
+    assert run("--lines", "--key-field", "n", stdin='{"n": "7"}\n').stdout.split() == first[:1]
+    assert run("null", "--key", "-8").stdout.split() == first[1:]
+    assert [cli.hget(f"blueque_task_{task}", "key") for task in first] == ["7", "-8"]
 
 
 # Where it waits
@@ -312,8 +320,8 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
     assert said("vidoe") == ""
     monkeypatch.setattr("blueque.cli.enqueue._is_watched", lambda: True)
-    command = "blueque-listener vidoe --run MODULE:FUNCTION"
-    assert said("vidoe") == f"No listener serves vidoe now, so it waits: {command}\n"
+    command = "blueque-listener vidoe"
+    assert said("vidoe") == f"No listener serves vidoe yet, so it waits. Start one: {command}\n"
     assert said("vidoe", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
     assert said("video") == ""
@@ -324,4 +332,4 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
 
     said = CliRunner().invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False).stderr
 
-    assert said.splitlines()[1] == "No listener serves vidoe now, so it waits: blueque-listener vidoe --run MODULE:FUNCTION"
+    assert said.splitlines()[1] == "No listener serves vidoe yet, so it waits. Start one: blueque-listener vidoe"

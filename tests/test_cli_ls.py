@@ -97,7 +97,8 @@ def test_the_columns_that_are_asked_for_are_shown(ls):
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--columns", "id,foo"], "no column 'foo'; there are id, queue"), (["--sort", "foo"], "no such column; there are id"),
-    (["--since", "yesterday"], "'yesterday' is not a time"), (["--limit", "0"], "0"),
+    (["--since", "long ago"], "or an age such as 24h"),
+    (["--state", "startd"], "did you mean started?"), (["--limit", "0"], "0"),
 ])
 def test_what_makes_no_sense_is_refused_with_what_does(ls, arguments, words):
     code, lines, remarks = ls(*arguments)

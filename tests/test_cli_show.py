@@ -34,7 +34,7 @@ def now(redis, cli):
     protocol.reserve(redis, "video", "abcd-1", "token", NODE, "i", now - 3600)
     protocol.start(redis, "video", "abcd-1", "token", NODE, 77, now - 3600)
     protocol.progress(redis, "video", "abcd-1", "token", NODE, "50 % \x1b[2Jenco\x07ding", now - 60)
-    cli.xadd("blueque_log_abcd-1", {"text": "frame"}, id=f"{int((now - 120) * 1000)}-0")
+    cli.xadd("blueque_log_abcd-1", {"attempt": 1, "text": "frame"}, id=f"{int((now - 120) * 1000)}-0")
     return now
 
 

@@ -69,6 +69,18 @@ def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, 
     assert (result.returncode, result.stdout, result.stderr) == (code, "", f"{task_id} {words}\n")
 
 
+def test_the_lines_of_an_error_are_lines_and_json_has_the_results(run, queue, cli):  # noqa: F811
+    good, bad = queue.enqueue("in"), queue.enqueue("in")
+    end(cli, good, status="complete", result='{"frames": 3}', result_encoding="json")
+    end(cli, bad, status="failed", error="exit code 3:\ninput: \x1b[2Jbad\ncannot read bad", error_type="exit")
+
+    result = run("wait", good, bad, "--json")
+
+    assert f"{bad} failed after 4 h 41 m: exit code 3:\n  input: \\x1b[2Jbad\n  cannot read bad\n" in result.stderr
+    items = {item["id"]: item for item in json.loads(result.stdout)["items"]}
+    assert (items[good]["result"], items[bad]["result"]) == ({"frames": 3}, None)
+
+
 def test_it_waits_for_all_or_for_any(begin, run, queue, cli):  # noqa: F811
     one, two = queue.enqueue("in"), queue.enqueue("in")
     waiting = begin("wait", one, two, "--json")

@@ -87,8 +87,11 @@ def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(run
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(["priority", "pending-1", "101"], 2), (["priority", "pending-1", "high"], 2), (["priority", "nobody", "1"], 3),
-     (["move", "pending-1", ""], 2), (["first", "none"], 3), (["pause", "nowhere"], 3), (["limit", "video", "few"], 2),
-     (["limit", "nowhere", "1"], 3), (["resume", "nowhere"], 3), (["why", "nobody"], 3)],
+     (["move", "pending-1", ""], 2), (["first", "none"], 3), (["pause", "nowhere*"], 3), (["limit", "video", "few"], 2),
+     (["limit", "nowhere*", "1"], 3), (["limit", "nowhere", "none"], 3), (["resume", "nowhere"], 3), (["pause", ""], 2),
+     (["requeue", "--failed", "nowhere*"], 3), (["queue", "purge", "nowhere*", "--yes"], 3),
+     (["queue", "forget", "nowhere*", "--yes"], 3), (["logs", "-q", "nowhere*"], 3), (["runs", "nowhere*"], 3),
+     (["why", "nobody"], 3)],
 )
 def test_what_makes_no_sense_changes_nothing_and_ends_with_its_code(run, redis, state, arguments, code):  # noqa: F811
     enqueue(redis, "pending-1")
@@ -172,12 +175,45 @@ def test_a_limit_is_set_and_taken_away(run, redis, client):  # noqa: F811
     assert client.get_inspector().room("video").limit is None
 
 
-def test_a_queue_that_is_not_there_is_said_with_what_makes_one_unless_it_was_paused_in_advance(run, client):  # noqa: F811
-    assert "comes to be with its first task or listener" in run("pause", "never").stderr
+def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, redis, client):  # noqa: F811
+    redis.read(("HSET", keys.settings("later"), "paused", 1.0), ("HSET", keys.settings("small"), "max_concurrency", 2))
 
-    client.get_queue("never").pause("ada")
+    resumed, freed = run("resume", "later"), run("limit", "small", "none")
 
-    assert run("resume", "never").stdout == "never  resumed\n"
+    assert (resumed.returncode, resumed.stdout) == (0, "later  resumed\n")
+    assert (freed.returncode, freed.stdout) == (0, "small  no limit, 0 run now\n")
+    assert redis.read(("EXISTS", keys.settings("later"), keys.settings("small"))) == [0]
+    assert run("resume", "nothing").returncode == run("limit", "nothing", "none").returncode == 3
+
+
+def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, client):  # noqa: F811
+    paused, limited = run("pause", "later", "--by", "ada"), run("limit", "small", "1")
+
+    assert (paused.returncode, paused.stdout) == (0, "later  paused\n")
+    assert (limited.returncode, limited.stdout) == (0, "small  1 task at a time, 0 run now\n")
+    assert paused.stderr == "queue later has no task and no listener yet\n" and "queue small has no" in limited.stderr
+    rows = {line.split()[0]: line for line in run("queue", "ls").stdout.splitlines()}
+    assert rows["later"].endswith("paused by ada") and rows["small"].split()[-2:] == ["1", "open"]
+    assert "by ada" in run("status").stdout
+
+    protocol.register(redis, "later", NODE, "i1", {"beat_every": 10}, time.time())
+    enqueue(redis, "t1", "later")
+    assert protocol.pop(redis, "later", NODE, "i1").refusal == "paused"
+    assert run("resume", "later").stdout == "later  resumed\n"
+    assert run("queue", "forget", "small").returncode == 0
+
+
+def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis, client):  # noqa: F811
+    for name in ("render.2k", "render.4k", "video"):
+        enqueue(redis, f"task-{name}", name)
+
+    assert run("pause", "render.*", "video").stdout == "render.2k  paused\nrender.4k  paused\nvideo  paused\n"
+    assert run("resume", "render.*").stdout == "render.2k  resumed\nrender.4k  resumed\n"
+    limited = run("limit", "render.*", "2", "--json")
+    assert [(item["queue"], item["max_concurrency"]) for item in json.loads(limited.stdout)["items"]] == [
+        ("render.2k", 2), ("render.4k", 2)
+    ]
+    assert client.get_inspector().room("video").limit is None
 
 
 def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):  # noqa: F811
@@ -235,7 +271,7 @@ def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redi
     codes, text = why("pending-1")
 
     assert codes == ["no_listener"]
-    assert "No listener serves audio mix." in text and "blueque-listener 'audio mix' --run MODULE:FUNCTION\n" in text
+    assert "No listener serves audio mix." in text and "blueque-listener 'audio mix'\n" in text
 
 
 def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, cli):
@@ -361,11 +397,11 @@ def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redi
 
 @pytest.mark.parametrize(
     ("queue", "resources", "command"),
-    [("run=4", {}, "blueque-listener run=4=1 --run MODULE:FUNCTION"),
-     ("--run", {}, "blueque-listener --run MODULE:FUNCTION -- --run"),
-     ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 --run MODULE:FUNCTION -- -q=4=1"),
+    [("run=4", {}, "blueque-listener run=4=1"),
+     ("--run", {}, "blueque-listener -- --run"),
+     ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 -- -q=4=1"),
      ("audio", {"gpu": 1, "memory": 8 << 30},
-      "blueque-listener audio --resource gpu=1 --resource memory=8GiB --run MODULE:FUNCTION")],
+      "blueque-listener audio --resource gpu=1 --resource memory=8GiB")],
 )
 def test_the_next_step_can_be_run_as_it_is_printed(why, redis, queue, resources, command):
     wait(redis, "pending-1", queue=queue, **resources)
@@ -389,6 +425,18 @@ def test_a_running_task_of_a_draining_listener_is_not_said_to_be_abandoned(why, 
 
     assert codes == ["running", "draining"]
     assert "it ends this task, and leaves" in text
+
+
+def test_a_task_whose_listeners_are_all_paused_is_told_which_host_to_resume(why, redis):
+    enqueue(redis, "pending-1", "video")
+    protocol.order(redis, "video", NODE, "pause", "ada")
+
+    codes, text = why("pending-1")
+
+    host = NODE.rpartition("_")[0]
+    assert "no_listener" in codes
+    assert f"The listeners of video on {host} are paused." in text
+    assert f"blueque node resume {host}\n" in text
 
 
 @pytest.mark.parametrize("how", ["drain", "pause", None])
@@ -457,6 +505,20 @@ def test_what_does_not_wait_in_line_says_what_it_does_instead(why, redis, cli):
     assert "It was cancelled by ada: wrong." in found["cancelled-1"][1]
 
 
+def test_a_task_that_asked_to_run_again_later_is_not_said_to_have_failed(why, redis):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    start(redis, "late-1")
+    redis.read(("HSET", keys.task("late-1"), "last_error", "no disk", "last_error_type", "OSError", "failures", 1))
+    now = time.time()
+    protocol.retry(redis, "video", "late-1", "secret-late-1", NODE, now + 600, now, wish="the upload is not there yet")
+    protocol.set_priority(redis, "video", "late-1", 5, now, "ada")
+
+    codes, text = why("late-1")
+
+    assert codes == ["retry", "scheduled"] and "no disk" not in text
+    assert "It waits for its next attempt. The last one asked to run again later: the upload is not there yet" in text
+
+
 def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and_a_future_one_says_who_lacks(why, redis):
     for name, queue, eta in (("late-1", "audio", -31), ("soon-1", "video", -12), ("later-1", "audio", 3600)):
         protocol.schedule(redis, queue, name, "1", "json", time.time() + eta, time.time())
@@ -519,3 +581,66 @@ def test_why_takes_six_round_trips_however_long_the_line(client, redis):
 
     redis.read = read
     assert len(count) <= 6
+
+
+# What a person changes about a waiting task does not start its waiting anew
+
+
+@pytest.fixture
+def old(redis):
+    """A task that has waited for 10 minutes behind another of another queue; an hour before it was made for later."""
+    now = time.time()
+    protocol.schedule(redis, "video", "old-task", "1", "json", now - 600, now - 3600)
+    protocol.enqueue_due(redis, "video", now - 600)
+    return "old-task"
+
+
+@pytest.mark.parametrize(
+    "verb", [["priority", "old-task", "7"], ["first", "old-task"], ["move", "old-task", "audio"]], ids=lambda verb: verb[0]
+)
+def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, client, old, verb):  # noqa: F811
+    protocol.enqueue(redis, "video", "young", "1", "json", time.time() - 30)
+    protocol.put_first(redis, "video", "young", time.time() - 20)
+    protocol.enqueue(redis, "other", "of-another", "1", "json", time.time() - 60)
+
+    assert run(*verb).returncode == 0
+
+    queue = client.get_task(old).queue
+    listed = json.loads(run("ls", "--state", "pending", "--json").stdout)["items"]
+    shown = {item["id"]: item["for_seconds"] for item in listed}
+    assert shown[old] == pytest.approx(600, abs=60)
+    assert [item["id"] for item in listed].index(old) < [item["id"] for item in listed].index("of-another")
+    assert {line["queue"]: line["oldest_seconds"] for line in json.loads(run("status", "--json").stdout)["queues"]}[
+        queue] == pytest.approx(600, abs=60)
+    assert "pending for 10 m" in run("why", old).stdout
+    lines = run("metrics", "--once").stdout.splitlines()
+    (oldest,) = [line for line in lines if line.startswith(f'blueque_oldest_pending_seconds{{queue="{queue}"}}')]
+    assert float(oldest.split()[1]) == pytest.approx(600, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("verb", "event", "facts"),
+    [(["priority", "old-task", "7"], "prioritized", {"priority": 7}), (["first", "old-task"], "put_first", {}),
+     (["move", "old-task", "audio"], "moved", {"from": "video"})], ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, event, facts):  # noqa: F811
+    protocol.enqueue(redis, "video", "young", "1", "json", time.time())
+    protocol.put_first(redis, "video", "young", time.time())
+
+    run(*verb)
+
+    *_, last = client.get_history(old).events
+    user = process.user_at_host().partition("@")[0]
+    assert (last.event, last.by.partition("@")[0], last.facts) == (event, user, facts)
+    assert f" {user}@" in run("history", old).stdout.splitlines()[-1]
+
+
+def test_a_task_that_is_requeued_before_its_time_has_waited_since_then(run, redis, client):  # noqa: F811
+    now = time.time()
+    protocol.schedule(redis, "video", "soon", "1", "json", now + 3600, now - 3600)
+    protocol.cancel(redis, "video", "soon", "ann", None, now - 1800)
+    protocol.requeue(redis, "video", "soon", "mark", now - 600)
+
+    (item,) = json.loads(run("ls", "--state", "pending", "--json").stdout)["items"]
+
+    assert item["for_seconds"] == pytest.approx(600, abs=60)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
 from click.testing import CliRunner
 from in_process import run  # noqa: F401  # fixture
+from test_cli import NODE, enqueue, fail, start
 from test_cli_actions import environ  # noqa: F401  # fixture
 
-from blueque import protocol
+from blueque import __version__, protocol
 from blueque.cli import help as words
 from blueque.cli.main import _SYNONYMS, _VERBS, blueque
 from blueque.cli.options import Invocation
@@ -23,6 +26,42 @@ def test_help_explains_every_state_by_its_name(run, word):  # noqa: F811
     meaning = {**words.WORDS, **words.LISTENERS, **words.STATES}[word]
     assert result.returncode == 0 and meaning in result.stdout
     assert result.stdout.splitlines()[0].startswith(f"{word}, of a ")
+
+
+@pytest.mark.parametrize("word", words.THINGS)
+def test_help_explains_what_other_words_mean_and_shows_the_verb_of_that_name_too(run, word):  # noqa: F811
+    result = run("help", word)
+
+    assert result.returncode == 0 and result.stdout.startswith(f"{word}: {words.THINGS[word]}\n")
+    assert (f"\n\nUsage: blueque {word} " in result.stdout) == (word in _VERBS)
+    assert f"{word} " in run("help", "words").stdout
+
+
+def test_help_of_what_people_call_a_state_names_the_state(run):  # noqa: F811
+    lines = run("help", "running").stdout.splitlines()
+
+    assert lines[0] == "running: the state is called started" and lines[1].startswith("started, of a task: ")
+
+
+@pytest.mark.parametrize("typed", ["started,complete", "Running,done"])
+def test_states_are_taken_with_commas_between_them_and_by_what_people_call_them(run, redis, typed):  # noqa: F811
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    for n, act in enumerate((fail, start, enqueue)):
+        act(redis, f"task-{n}")
+
+    assert run("ls", "--state", typed, "--ids").stdout.split() == ["task-1"]
+    assert sorted(run("ls", "--state", "failed", "--state", "waiting", "--ids").stdout.split()) == ["task-0", "task-2"]
+
+
+def test_short_help_is_help_for_the_program_and_its_verbs(run):  # noqa: F811
+    for verb in ([], ["ls"], ["queue", "purge"]):
+        assert run(*verb, "-h").stdout == run(*verb, "--help").stdout != ""
+
+
+def test_the_package_run_as_a_module_is_the_program():
+    shown = subprocess.run([sys.executable, "-m", "blueque", "--version"], capture_output=True, text=True, timeout=60)
+
+    assert shown.stdout == f"blueque {__version__}\n"
 
 
 def test_what_is_said_besides_is_of_words_that_there_are():

@@ -146,7 +146,8 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("text", "sentence"), [
     ("a = 1",
-     "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics, show"),
+     "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics, show, "
+     "scheduler"),
     ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
     ("[listener]\nslots = 2\nlost-after = 1", "line 3: listener.lost-after: there is no such key; did you mean lost_after?"),
     ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),
@@ -177,6 +178,8 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     ("max_bytes = '1 zebibyte'", "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB"),
     ("[queues.a]\nweight = -1", "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1"),
     ("[queues.a]\nwieght = 1", "line 2: queues.a.wieght: there is no such key; did you mean weight?"),
+    ("[queues.a.b]\nweight = 1",
+     'line 1: queues.a.b: there is no such key; a name with a dot is written in quotes: [queues."a.b"]'),
     ("[queues]\na = 1", "line 2: queues.a: it is a table, not a number"),
     ('[queues."render.4k"]\ntime_limit = 0',
      'line 2: queues."render.4k".time_limit: it is 0; it must be from 0.001 to 3155760000'),

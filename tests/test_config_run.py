@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import sys
 import time
 from pathlib import Path
 
+import click
 import forked
 import pytest
 from handlers import WORK, begin, ended, is_sound, ledger
 from running import Programs, clean_environment, until
 
-from blueque import Client, Config, ConfigRefused, Retry, keys
+from blueque import Client, Config, ConfigRefused, Retry, keys, task_process
+from blueque.cli import listener, scheduler
+from blueque.cli.program import settings_of
 from blueque.config import FINISHED, load, parse
 from blueque.limits import Limits
 
@@ -44,11 +49,28 @@ def test_the_example_in_the_document_holds_every_key_that_there_is():
     with pytest.raises(ConfigRefused) as caught:
         parse("[listener]\nxyzzyx = 1")
     keys = set(caught.value.reason.partition("there are ")[2].split(", "))
-    assert {*config.listener, *config.listener["limits"]} - {"limits"} == keys
+    assert {*config.listener, *config.listener["limits"]} - {"limits"} == keys - {"exec"}
+    assert config.listener["run"] and config.queue("ingest").handler.exec
     assert set(config.listener["limits"]) == {"time_limit", "stall_limit", "memory_limit", "grace", "lead"}
     assert len(config.listener["limits"]) == len(Limits._fields)
     assert all(config.queue("render.4k")) and set(config.queue("render.4k").retention) == set(FINISHED)
     assert config.redis_url and config.max_bytes and config.queue("ingest").retry is False
+
+
+@pytest.mark.parametrize(("table", "command"), [("listener", listener.command), ("scheduler", scheduler.command)])
+def test_every_option_has_a_key_in_the_file_and_a_variable(table, command):
+    with pytest.raises(ConfigRefused) as caught:
+        parse(f"[{table}]\nxyzzyx = 1")
+    keys = set(caught.value.reason.partition("there are ")[2].split(", "))
+    options = [one for one in command.params if not isinstance(one, click.Argument)]
+    assert {one.name for one in options} - {"redis_url", "config", "debug", "version"} == keys
+    assert {one.name: one.envvar for one in options if one.name in keys} == {key: f"BLUEQUE_{key.upper()}" for key in keys}
+
+
+def test_no_variable_of_an_option_is_one_that_a_task_gets():
+    given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(task_process)))
+    assert "BLUEQUE_QUEUE" in given
+    assert not {one.envvar for one in [*listener.command.params, *scheduler.command.params]} & given
 
 
 def test_the_mistake_in_the_document_is_told_as_it_stands_there(tmp_path):
@@ -286,3 +308,67 @@ def test_blueque_enqueue_reads_the_file(run, tmp_path, client):
     assert options_of(client.get_task(task_id)) == {"retry": '{"max":2}', "time_limit": "60", "needs": "gpu=1"}
     task_id = run("main", "enqueue", "video", "1", "--retry", "1", "--resource", "gpu=2").stdout.strip()
     assert options_of(client.get_task(task_id)) == {"retry": '{"max":1}', "time_limit": "60", "needs": "gpu=2"}
+
+
+# Variables
+
+def test_a_variable_goes_before_the_file_and_an_option_before_both(programs):
+    programs.write('[listener]\nslots = 3\nlog_format = "json"\nselect = "round-robin"\nuntil_empty = true', "blueque.toml")
+    environ = {"BLUEQUE_SLOTS": "2", "BLUEQUE_SELECT": "ordered", "BLUEQUE_LOG_FORMAT": "text"}
+    command = [sys.executable, "-m", "blueque.cli.listener", "A", "B", "--redis-url", programs.url, "--spool", "spool",
+               "--run", "work:run"]
+    plain, by_variable = programs.start(command), programs.start([*command, "--slots", "1"], environ=environ)
+    assert (plain.wait(), by_variable.wait()) == (0, 0), "there is nothing to take"
+    assert "2 queues (round-robin) 'A', 'B', work:run, 3 slots" in plain.log and plain.log.startswith("{")
+    assert "2 queues (ordered) 'A', 'B', work:run, 1 slot," in by_variable.log and not by_variable.log.startswith("{")
+
+
+def test_several_values_in_a_variable_stand_side_by_side(programs, client):
+    environ = {"BLUEQUE_RESOURCES": "gpu=2 memory=1GiB", "BLUEQUE_TIME_LIMIT": "0.3s", "BLUEQUE_WARM": "false"}
+    programs.listener("work:run", queue="A", grace="0", environ=environ)
+    node = client.get_inspector().listeners("A")[0]
+    assert client.get_inspector().registration("A", node)["resources"] == f"gpu=2,memory={2**30}"
+    assert ended(client, client.get_queue("A").enqueue("wait")).error_type == "time_limit"
+
+
+def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(programs):
+    programs.write('[scheduler]\nlog_format = "json"', "blueque.toml")
+    by_file, by_variable = programs.scheduler(), programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"})
+    by_file.says('"message": "blueque-scheduler')
+    by_variable.says(" blueque-scheduler ")
+
+
+@pytest.mark.parametrize(("name", "value", "said"), [
+    ("BLUEQUE_SLOTS", "0", "BLUEQUE_SLOTS: 0 is not in the range 1<=x<=1000"),
+    ("BLUEQUE_MAX_RUNTIME", "soon", "BLUEQUE_MAX_RUNTIME: 'soon' is not a duration"),
+    ("BLUEQUE_ON_TERM", "die", "BLUEQUE_ON_TERM: 'die' is not one of"),
+    ("BLUEQUE_RETRY", "often", "BLUEQUE_RETRY: "),
+    ("BLUEQUE_RESOURCES", "gpu", "BLUEQUE_RESOURCES: gpu: write NAME=AMOUNT"),
+    ("BLUEQUE_RESOURCES", "gpu=x", "BLUEQUE_RESOURCES: 'x' is not a size"),
+    ("BLUEQUE_UNTIL_EMPTY", "perhaps", "BLUEQUE_UNTIL_EMPTY: 'perhaps' is not a valid boolean"),
+])
+def test_a_mistake_in_a_variable_is_told_by_its_name_with_exit_code_78(run, name, value, said):
+    result = run("listener", "A", "--run", "work:run", environ={name: value})
+    assert result.returncode == 78
+    assert said in result.stderr
+
+
+def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path):
+    (tmp_path / "blueque.toml").write_text('[listener]\nrun = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"')
+    result = run("main", "config", "--json", environ={"BLUEQUE_SLOTS": "3", "BLUEQUE_MAX_RUNTIME": "7h"})
+    found = {one["name"]: (one["value"], one["place"]) for one in json.loads(result.stdout)["items"]}
+    assert found["listener.slots"] == ("3", "BLUEQUE_SLOTS")
+    assert found["listener.max_runtime"] == ("7h", "BLUEQUE_MAX_RUNTIME")
+    assert (found["listener.run"], found["queues.a.exec"]) == (("tasks:work", "blueque.toml"), ("true", "blueque.toml"))
+    assert {f"listener.{option.name}" for option in settings_of(listener.command)} <= {*found}
+
+
+def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_path):
+    (tmp_path / "blueque.toml").write_text(
+        '[listener]\nrun = "tasks:work"\nspawn = true\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nrun = "b:c"'
+    )
+    result = run("main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh", "BLUEQUE_PRELOAD": "json"})
+    found = {one["name"]: (one["value"], one["origin"]) for one in json.loads(result.stdout)["items"]}
+    assert (found["listener.exec"], found["listener.preload"]) == (("./work.sh", "environment"), ("json", "environment"))
+    assert (found["listener.run"], found["listener.spawn"]) == ((None, "default"), (False, "default"))
+    assert [name for name in found if name.startswith("queues.")] == ["queues.a.weight"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -45,14 +46,16 @@ def kind(request):
 
 @contextmanager
 def always_answering(reply):
-    """A server that gives the same reply to everything but a greeting, to one client."""
+    """A server that gives the same reply to everything but a greeting, to one client after the other."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         def serve():
-            client, _ = listening.accept()
-            with client:
-                while data := client.recv(65536):
-                    commands = data.count(b"\r\n*") + 1
-                    client.sendall(((b"+OK" if b"SETINFO" in data else reply.encode()) + b"\r\n") * commands)
+            with contextlib.suppress(OSError):         # closed
+                while True:
+                    client, _ = listening.accept()
+                    with client:
+                        while data := client.recv(65536):
+                            commands = data.count(b"\r\n*") + 1
+                            client.sendall(((b"+OK" if b"SETINFO" in data else reply.encode()) + b"\r\n") * commands)
 
         threading.Thread(target=serve, daemon=True).start()
         port = listening.getsockname()[1]

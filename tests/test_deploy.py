@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from blueque import Client, roster
+from blueque.cli.archive import archive
 from blueque.cli.listener import command as listener
 from blueque.cli.main import blueque
 from blueque.cli.metrics import metrics
@@ -24,18 +26,18 @@ from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.exporter import Exporter
 from blueque.overview import MANY, SHARE
-from blueque.settings import parse_duration
+from blueque.settings import parse_duration, parse_size
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
 PROGRAMS: dict[str, click.Command] = {
     "blueque-listener": listener, "blueque-scheduler": scheduler, "blueque": blueque,
-    "blueque metrics": metrics,
+    "blueque metrics": metrics, "blueque archive": archive,
 }
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
-UNITS = sorted(path for ending in ("service", "target", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
-MANIFESTS = ["listener.yaml", "scheduler.yaml", "metrics.yaml", "disruption.yaml"]
-OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml"]     # of kinds that not every cluster knows
+UNITS = sorted(path for ending in ("service", "target", "timer", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
+MANIFESTS = ["listener.yaml", "scheduler.yaml", "metrics.yaml", "disruption.yaml", "network.yaml"]
+OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml", "archive.yaml"]     # what not every cluster has a use for
 DAY = 86400.0
 
 # What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and .resource-control(5).
@@ -45,14 +47,18 @@ DIRECTIVES = {
         "OnFailure", "PartOf", "Requires", "RequiresMountsFor", "StartLimitBurst", "StartLimitIntervalSec", "Wants",
     },
     "Service": {
-        "CPUWeight", "Environment", "EnvironmentFile", "ExecReload", "ExecStart", "ExecStartPre", "ExecStop",
-        "Group", "IOWeight", "KillMode", "KillSignal", "LimitCORE", "LimitNOFILE", "LockPersonality", "MemoryMax",
-        "Nice", "NoNewPrivileges", "OOMPolicy", "OOMScoreAdjust", "PrivateDevices", "PrivateTmp",
-        "ProtectControlGroups", "ProtectHome", "ProtectKernelModules", "ProtectKernelTunables", "ProtectSystem",
-        "Restart", "RestartPreventExitStatus", "RestartSec", "RestrictSUIDSGID", "SuccessExitStatus",
-        "SupplementaryGroups", "TasksMax", "TimeoutStartSec", "TimeoutStopSec", "Type", "UMask", "User",
-        "WatchdogSec", "WorkingDirectory",
+        "AmbientCapabilities", "CPUWeight", "CapabilityBoundingSet", "Environment", "EnvironmentFile", "ExecReload",
+        "ExecStart", "ExecStartPre", "ExecStop", "Group", "IOWeight", "KillMode", "KillSignal", "LimitCORE",
+        "LimitNOFILE", "LockPersonality", "MemoryDenyWriteExecute", "MemoryMax", "Nice", "NoNewPrivileges",
+        "OOMPolicy", "OOMScoreAdjust", "PrivateDevices", "PrivateTmp", "ProtectClock", "ProtectControlGroups",
+        "ProtectHome", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables",
+        "ProtectProc", "ProtectSystem", "Restart", "RestartPreventExitStatus", "RestartSec",
+        "RestrictAddressFamilies", "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "StateDirectory",
+        "SuccessExitStatus", "SupplementaryGroups", "SystemCallArchitectures", "SystemCallErrorNumber",
+        "SystemCallFilter", "TasksMax", "TimeoutStartSec", "TimeoutStopSec", "Type", "UMask", "User", "WatchdogSec",
+        "WorkingDirectory",
     },
+    "Timer": {"OnCalendar", "Persistent", "RandomizedDelaySec"},
     "Install": {"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"},
 }
 
@@ -99,6 +105,13 @@ def containers() -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any
                     yield manifest, pod, container
 
 
+def archiver() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    (manifest,) = documents(DEPLOY / "kubernetes" / "archive.yaml")
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return manifest, pod, container
+
+
 def services() -> dict[str, dict[str, Any]]:
     return documents(DEPLOY / "docker" / "compose.yaml")[0]["services"]
 
@@ -106,17 +119,14 @@ def services() -> dict[str, dict[str, Any]]:
 def orders() -> dict[str, list[str]]:
     """Return every command line in these files that starts one of our programs."""
     found: dict[str, list[str]] = {}
-    options = variables(DEPLOY / "systemd" / "listener.env", is_commented=True)["LISTENER_OPTIONS"]
     for unit in UNITS:
         for line in (value for _, key, value in settings_of(unit) if key == "ExecStart" and value):
-            for number, chosen in enumerate(options if "$LISTENER_OPTIONS" in line else [""]):
-                text = line.replace("%i", "video.encode").replace("$LISTENER_OPTIONS", chosen)
-                assert text.startswith("/usr/bin/env ")
-                found[f"{unit.name} {number}"] = text.split()[1:]
+            assert line.startswith("/usr/bin/env ")
+            found[unit.name] = line.replace("%i", "video.encode").split()[1:]
     for name, service in services().items():
         if service["image"] == "blueque":
             found[f"compose {name}"] = service["command"]
-    for manifest, _, container in containers():
+    for manifest, _, container in [*containers(), archiver()]:
         found[f"kubernetes {manifest['metadata']['name']}"] = container["args"]
     script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
     arguments = shlex.split(re.search(r"^exec (.+)$", script, re.M)[1].replace('"$@"', "tasks --run mypackage.tasks:work"))
@@ -129,6 +139,7 @@ def orders() -> dict[str, list[str]]:
 
 
 ORDERS = orders()
+WITHOUT_HANDLER = {"blueque-listener@.service", "drain.conf"}      # blueque.toml or listener.env names it
 
 
 def known_options(program: click.Command) -> set[str]:
@@ -153,14 +164,14 @@ def test_every_program_is_started_from_every_kind_of_file():
 def test_the_program_takes_these_arguments(name):
     program, *arguments = ORDERS[name]
     if program == "blueque":
-        assert arguments.pop(0) == "metrics"
-        program = "blueque metrics"
+        program = f"blueque {arguments.pop(0)}"
     own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
     assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known_options(PROGRAMS[program])
     with PROGRAMS[program].make_context(program, arguments, obj=Invocation(), resilient_parsing="--help" in own) as context:
         if program == "blueque-listener" and "--help" not in own:
             assert context.params["queues"]
-            assert (context.params["handler"] is None) != (context.params["program"] is None)
+            assert context.params["exec"] is None
+            assert (context.params["run"] is None) is (name in WITHOUT_HANDLER)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
@@ -168,17 +179,19 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     """In the comments, too, where they speak of a listener."""
     text = path.read_text()
     settings = (ROOT / "docs" / "guide.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
-    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
+    of_options = {f"BLUEQUE_{one.name.upper()}" for one in listener.params if isinstance(one, click.Option)}
+    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_options | set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
     said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#") and not line.startswith("#SBATCH"))
     foreign = {                                        # of systemctl, docker and sbatch
-        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array", "--time",
+        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array", "--time", "--build-arg", "--gres",
     }
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= known_options(listener) | known_options(metrics)
+    own = set().union(*map(known_options, (listener, metrics, archive)))
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= own
 
 
-def test_every_file_is_named_in_a_readme_of_under_80_lines():
+def test_every_file_is_named_in_a_readme_of_under_90_lines():
     text = (DEPLOY / "README.md").read_text()
-    assert len(text.splitlines()) < 80
+    assert len(text.splitlines()) < 90
     assert {path.parent.relative_to(DEPLOY).parts[0] for path in FILES if path.parent != DEPLOY} == set(
         re.findall(r"^\| [^|]+ \| `([a-z]+)/`", text, re.M)
     )
@@ -190,7 +203,8 @@ def test_every_file_is_named_in_a_readme_of_under_80_lines():
 
 def test_units_have_directives_that_exist_in_their_section(tmp_path):
     assert [unit.name for unit in UNITS] == [
-        "blueque-listener@.service", "blueque-metrics.service", "blueque-scheduler.service", "blueque.target", "drain.conf",
+        "blueque-archive@.service", "blueque-archive@.timer", "blueque-listener@.service", "blueque-metrics.service",
+        "blueque-scheduler.service", "blueque.target", "drain.conf",
     ]
     for unit in UNITS:
         settings = settings_of(unit)
@@ -232,8 +246,8 @@ def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
 def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
     kinds = {unit.name: values(unit.name, "Type") for unit in UNITS if unit.suffix == ".service"}
     assert sorted(kinds.items()) == [
-        ("blueque-listener@.service", ["notify"]), ("blueque-metrics.service", ["exec"]),
-        ("blueque-scheduler.service", ["notify"]),
+        ("blueque-archive@.service", ["oneshot"]), ("blueque-listener@.service", ["notify"]),
+        ("blueque-metrics.service", ["exec"]), ("blueque-scheduler.service", ["notify"]),
     ]
     assert values("blueque-listener@.service", "TimeoutStartSec") == ["5min"]
     assert values("blueque-scheduler.service", "WatchdogSec") == ["5min"]
@@ -288,8 +302,13 @@ def test_compose_waits_for_days_for_a_listener_that_drains():
     assert parse_duration(service["stop_grace_period"]) >= DAY
     assert all("ports" not in one for one in services().values())
     (compose,) = documents(DEPLOY / "docker" / "compose.yaml")
-    volumes = {volume.partition(":")[0] for one in services().values() for volume in one.get("volumes", [])}
-    assert volumes == {"./app", *compose["volumes"]}
+    volumes = {volume.partition(":")[0] for volume in services()["redis"]["volumes"]}
+    assert volumes == set(compose["volumes"])
+    (handlers,) = service["volumes"]
+    assert (handlers["source"], handlers["target"], handlers["read_only"]) == ("./app", "/app", True)
+    assert handlers["bind"] == {"create_host_path": False}
+    assert all(one["security_opt"] == ["no-new-privileges:true"] and one["cap_drop"] == ["ALL"]
+               for name, one in services().items() if name != "redis")
 
 
 def test_the_image_runs_as_nobody_special_behind_tini_and_copies_only_what_is_there():
@@ -304,13 +323,29 @@ def test_the_image_runs_as_nobody_special_behind_tini_and_copies_only_what_is_th
     assert all((ROOT / name).exists() for name in copied)
 
 
+def test_the_image_copies_all_that_the_package_is_built_from():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {
+        project["project"]["readme"], *project["project"]["license-files"], *wheel["packages"], *wheel["force-include"],
+    }
+    text = (DEPLOY / "docker" / "Dockerfile").read_text()
+    copied = {word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]}
+    assert needed <= copied
+    assert "pyproject.toml" in copied
+
+
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_has_what_its_kind_requires(name):
     for manifest in documents(DEPLOY / "kubernetes" / name):
-        api = {"Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Service": "v1"}
+        api = {
+            "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Service": "v1",
+            "NetworkPolicy": "networking.k8s.io/v1",
+        }
         assert manifest["apiVersion"] == api[manifest["kind"]]
         assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", manifest["metadata"]["name"])
-        assert manifest["spec"]["selector"].get("matchLabels", manifest["spec"]["selector"])
+        if manifest["kind"] != "NetworkPolicy":
+            assert manifest["spec"]["selector"].get("matchLabels", manifest["spec"]["selector"])
 
 
 def test_prometheus_finds_the_exporter_by_service_and_port():
@@ -335,8 +370,9 @@ def test_keda_scales_the_listener_by_a_metric_that_exists():
     assert trigger["metadata"]["threshold"] == arguments[arguments.index("--slots") + 1]
     query = trigger["metadata"]["query"]
     assert set(re.findall(r'(\w+)\{queue="(\w+)",state="(\w+)"\}', query)) == {
-        ("blueque_tasks", arguments[1], state) for state in ("pending", "started")
+        ("blueque_tasks", arguments[1], state) for state in ("reserved", "started")
     }
+    assert re.findall(r'(\w+)\{queue="(\w+)"\}', query) == [("blueque_tasks_runnable", arguments[1])]
 
 
 def test_selectors_match_the_labels_of_pods_and_every_deployment_has_a_budget():
@@ -374,13 +410,60 @@ def test_kubernetes_waits_for_days_for_a_listener_that_drains_and_moves_none():
 
 
 def test_pods_run_as_the_user_of_the_image_keep_its_tini_and_have_no_probe_that_could_kill_tasks():
-    for _, pod, container in containers():
+    for _, pod, container in [*containers(), archiver()]:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == 10001
         assert "command" not in container
         assert {key for key in container if key.endswith("Probe")} <= {"readinessProbe"}
         mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
         assert mounts == {volume["name"] for volume in pod.get("volumes", [])}
+
+
+def test_pods_meet_the_restricted_pod_security_standard_and_write_to_volumes_only():
+    for _, pod, container in [*containers(), archiver()]:
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        kinds = {kind for volume in pod.get("volumes", []) for kind in volume if kind != "name"}
+        assert kinds <= {"emptyDir", "persistentVolumeClaim"}
+    (listener_pod,) = [pod for _, pod, one in containers() if one["args"][0] == "blueque-listener"]
+    assert {mount["mountPath"] for mount in listener_pod["containers"][0]["volumeMounts"]} == {"/var/lib/blueque", "/tmp"}
+
+
+def test_the_spool_of_a_pod_stays_below_what_gets_the_pod_evicted():
+    (found,) = [(pod, one) for _, pod, one in containers() if one["args"][0] == "blueque-listener"]
+    pod, container = found
+    spool = parse_size(container["args"][container["args"].index("--spool-limit") + 1])
+    volumes = {volume["name"]: parse_size(volume["emptyDir"]["sizeLimit"] + "B") for volume in pod["volumes"]}
+    assert spool < volumes["state"]
+    assert sum(volumes.values()) <= parse_size(container["resources"]["limits"]["ephemeral-storage"] + "B")
+
+
+def test_nothing_but_the_exporter_can_be_connected_to():
+    workers, exporter = documents(DEPLOY / "kubernetes" / "network.yaml")
+    (names,) = workers["spec"]["podSelector"]["matchExpressions"]
+    pods = {manifest["metadata"]["labels"]["app.kubernetes.io/name"] for manifest, _, _ in [*containers(), archiver()]}
+    covered = {*names["values"], exporter["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"]}
+    assert pods == covered
+    assert workers["spec"]["policyTypes"] == exporter["spec"]["policyTypes"] == ["Ingress"]
+    assert "ingress" not in workers["spec"]
+    assert exporter["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": "metrics"}]}]
+
+
+def test_the_archive_runs_each_night_and_before_finished_tasks_are_deleted():
+    assert values("blueque-archive@.timer", "OnCalendar") == ["*-*-* 03:00:00"]
+    assert values("blueque-archive@.timer", "Persistent") == ["yes"]
+    assert archiver()[0]["spec"]["schedule"] == "0 3 * * *"
+    for order in (ORDERS["blueque-archive@.service"], ORDERS["kubernetes blueque-archive-tasks"]):
+        assert order[-2:] == ["--older-than", "1d"]
+    state = values("blueque-archive@.service", "StateDirectory")
+    assert ORDERS["blueque-archive@.service"][3] == f"/var/lib/{state[0]}"
+
+
+def test_slurm_leaves_it_to_the_user_whether_tasks_may_run_twice():
+    assert "--retry" not in ORDERS["slurm"]
 
 
 def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_before_its_grace_is_over():
@@ -443,10 +526,11 @@ def test_alerts_and_panels_ask_for_metrics_labels_and_values_that_there_are(told
 
 def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
     names = [rule["alert"] for rule in rules()]
-    assert len(names) == len(set(names)) == 7
+    assert len(names) == len(set(names)) == 10
     for rule in rules():
         assert re.fullmatch(r"Blueque[A-Z]\w+", rule["alert"])
-        assert parse_duration(rule.get("for", "0")) <= 600
+        assert parse_duration(rule.get("for", "0")) <= 3600
+        assert rule["annotations"]["description"].endswith(".")
         assert rule["labels"]["severity"] in ("critical", "warning")
         program, *arguments = rule["annotations"]["command"].replace("{{ $labels.queue }}", "video").split()
         assert PROGRAMS[program].make_context(program, [*arguments, "--help"], obj=Invocation(), resilient_parsing=True)
@@ -454,6 +538,20 @@ def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
             assert PROGRAMS[program].get_command(click.Context(blueque), arguments[0]), arguments
         used = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
         assert all(f"by ({label}" in rule["expr"] for label in used)
+
+
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path):
+    cases = ROOT / "tests" / "prometheus_rules.yaml"
+    expected = [one for test in documents(cases)[0]["tests"] for one in test["alert_rule_test"]]
+    told = {one["alertname"] for one in expected if one["exp_alerts"]}
+    without = {"BluequeTaskBeyondUsual"}               # of a week of a histogram
+    assert told == {rule["alert"] for rule in rules()} - without
+    shutil.copy(cases, tmp_path)
+    shutil.copy(DEPLOY / "prometheus" / "prometheus-rules.yaml", tmp_path)
+    if shutil.which("promtool"):                       # Debian's package prometheus has it
+        for order in (["check", "rules", "prometheus-rules.yaml"], ["test", "rules", cases.name]):
+            done = subprocess.run(["promtool", *order], cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_alert_fails_as_often_as_status_minds():

@@ -31,7 +31,7 @@ def server(_kept_server):
     with redis_py.Redis.from_url(_kept_server.url) as client:
         client.flushall()
         yield _kept_server
-        for name, value in {"maxmemory": "0", "maxmemory-policy": "noeviction"}.items():
+        for name, value in {"maxmemory": "0", "maxmemory-policy": "noeviction", "min-replicas-to-write": "0"}.items():
             client.config_set(name, value)
 
 
@@ -74,6 +74,22 @@ def damage(redis, cli):
     protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
     cli.lmove(keys.pending("video"), keys.reserved("video", "host_9"), "LEFT", "LEFT")
     cli.lpush(keys.pending("video"), "nobody")
+
+
+@pytest.mark.parametrize(("least", "is_hinted"), [("0", True), ("1", False)])
+def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server, doctor, cli, least, is_hinted):
+    with running_server("--repl-diskless-sync-delay", "0", "--replicaof", f"127.0.0.1 {server.port}"):
+        deadline = time.monotonic() + 20
+        while cli.info("replication").get("slave0", {}).get("state") != "online":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        cli.config_set("min-replicas-to-write", least)
+
+        result = doctor()
+
+    assert result.returncode == 0
+    assert ("ok    it has 1 replica, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds "
+            "before. Set min-replicas-to-write 1 and min-replicas-max-lag.\n" in result.stdout) == is_hinted
 
 
 # What is in it
@@ -160,6 +176,26 @@ def test_a_task_that_fits_no_listener_is_told_in_the_words_of_who_asked_for_it(d
     shown = doctor().stdout
 
     assert f"1 task of queue video needs gpu=5, memory=8GiB and can never start, the first is t1: {said}\n" in shown
+
+
+def test_machines_that_share_a_host_name_are_named_by_their_boots(doctor, redis):
+    now = time.time()
+    nodes = {
+        "gpu_1": {"boot": "aaaaaaaa-1"}, "gpu_2": {"boot": "aaaaaaaa-1"}, "gpu-0a1b2c_1": {"boot": "bbbbbbbb-2"},
+        "cpu_1": {"boot": "cccccccc-3"}, "cpu_2": {}, "io_1": {"boot": "aaaaaaaa-1"},
+    }
+    for node, facts in nodes.items():
+        protocol.register(redis, "video", node, f"life of {node}", {"beat_every": 10, "lease": 60} | facts, now)
+    for age in (25, 4000):                             # cpu has started again meanwhile
+        facts = {"beat_every": 10, "lease": 60, "boot": f"dddddddd-{age}"}
+        protocol.register(redis, "video", f"cpu_{age}", f"life {age}", facts, now - age)
+
+    result = doctor()
+
+    assert [line for line in result.stdout.splitlines() if "machines are called" in line] == [
+        "warn  2 machines are called gpu (boot ids aaaaaaaa, bbbbbbbb): "
+        "give each a name of its own with --host or BLUEQUE_HOST."
+    ]
 
 
 def test_a_warning_counts_as_such(doctor, redis, cli):

@@ -780,11 +780,11 @@ def reserve_from_default(redis: Redis) -> None:
 
 
 def set_priority(priority: int) -> Given:
-    return lambda redis: protocol.set_priority(redis, Q, "t1", priority, 9.25)
+    return lambda redis: protocol.set_priority(redis, Q, "t1", priority, 9.25, "bob")
 
 
 def put_first(redis: Redis) -> None:
-    protocol.put_first(redis, Q, "t1", 9.25)
+    protocol.put_first(redis, Q, "t1", 9.25, "bob")
 
 
 def bring_forward(redis: Redis) -> None:
@@ -792,7 +792,7 @@ def bring_forward(redis: Redis) -> None:
 
 
 def move(redis: Redis) -> None:
-    protocol.move(redis, Q, "t1", "to", 9.25)
+    protocol.move(redis, Q, "t1", "to", 9.25, "bob")
 
 
 def pause(reason: str | None = None) -> Given:
@@ -835,8 +835,10 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
 
 
-def log(*numbers: int, attempt: int = 1, is_head: bool = False, is_over: bool = False) -> Given:
-    lines = [Line(number, 9.25, "stdout", LOG["TEXT"][number - 1], is_head) for number in numbers]
+def log(
+    *numbers: int, attempt: int = 1, is_head: bool = False, is_over: bool = False, stream: str = "stdout"
+) -> Given:
+    lines = [Line(number, 9.25, stream, LOG["TEXT"][number - 1], is_head) for number in numbers]
     return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines, is_over)
 
 
@@ -850,6 +852,10 @@ def progress(redis: Redis) -> None:
 
 def retry(eta: float | None, token: str | None = T) -> Given:
     return lambda redis: protocol.retry(redis, Q, "t1", token, NODE, eta, 9.25, FAILURE)
+
+
+def postpone(eta: float | None) -> Given:
+    return lambda redis: protocol.retry(redis, Q, "t1", T, NODE, eta, 9.25, MEASURED, "full")
 
 
 def release(redis: Redis) -> None:
@@ -882,6 +888,14 @@ def decline_stack(token: str = T) -> Given:
 
 def order(redis: Redis) -> None:
     protocol.order(redis, Q, NODE, "drain", "ann")
+
+
+def pause_listener(redis: Redis) -> None:
+    protocol.order(redis, Q, NODE, "pause", "ann")
+
+
+def resume_listener(redis: Redis) -> None:
+    protocol.order(redis, Q, NODE, "work", "ann")
 
 
 def delete(redis: Redis) -> None:
@@ -961,9 +975,11 @@ FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
 LOG = {
     **TASK, "ATTEMPT": 1, "EARLY": [], "EARLY_TEXT": [], "NUMBER": [1, 2], "AT": 9.25, "STREAM": "stdout",
-    "TEXT": ["one", 'two "2"'],
+    "TEXT": ["one", 'two "2"'], "PRINTED": [],
 }
 RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
+POSTPONED = {**END, "ETA": 20.5, "FACTS": flat(MEASURED), "WISH": "full"}
+HAS_FAILED, WANTS_IT = "the attempt has failed", "the task wants to run again later"
 ENDED_BY_ORDER = {**END, "FACTS": flat(MEASURED)}
 WHY = {**ENDED_BY_ORDER, "REASON": "drain"}
 TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
@@ -1348,6 +1364,10 @@ SAMPLES = [
            [ANOTHER_ATTEMPT]),
     Sample("log", "the first is there", given(registered(), started("t1"), log(1)), log(1, 2),
            {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}),
+    Sample("log", "not printed by the task", given(registered(), started("t1"), log(1)), log(2, stream="blueque"),
+           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:], "STREAM": "blueque", "PRINTED": ["printed", 9.25]}),
+    Sample("log", "not printed by the task, nor what is there", given(registered(), started("t1"), log(1, stream="blueque")),
+           log(2, stream="blueque"), {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:], "STREAM": "blueque"}),
     Sample("log", "the last", given(registered(), started("t1"), log(1, is_head=True)), log(2, is_over=True),
            {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}, [OVER]),
     Sample("log", "no more", given(registered(), started("t1"), log(1, is_head=True)), log(is_over=True),
@@ -1393,20 +1413,25 @@ SAMPLES = [
            [NOT_FAILED, STARTED, *HOLDS]),
     Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
     Sample("fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner),
-    Sample("retry", "later", given(registered(), started("t1")), retry(20.5), RETRIED, AFTER_LOST["started"]),
+    Sample("retry", "later", given(registered(), started("t1")), retry(20.5), RETRIED, [*AFTER_LOST["started"], HAS_FAILED]),
     Sample("retry", "later, never started", given(registered(), reserved("t1")), retry(20.5), RETRIED,
-           AFTER_LOST["reserved"]),
-    Sample("retry", "later, declared lost", lost(), retry(20.5), RETRIED, AFTER_LOST["failed"]),
+           [*AFTER_LOST["reserved"], HAS_FAILED]),
+    Sample("retry", "later, declared lost", lost(), retry(20.5), RETRIED, [*AFTER_LOST["failed"], HAS_FAILED]),
     Sample("retry", "later, holding a lock", given(registered(), started("t1"), holding), retry(20.5), {**RETRIED, **SHARED},
-           [*AFTER_LOST["started"], *HOLDS]),
-    Sample("retry", "at once", given(registered(), started("t1")), retry(None), RETRIED, AFTER_LOST["started"], block=1),
-    Sample("retry", "at once, declared lost", lost(), retry(None), RETRIED, AFTER_LOST["failed"], block=1),
+           [*AFTER_LOST["started"], HAS_FAILED, *HOLDS]),
+    Sample("retry", "at once", given(registered(), started("t1")), retry(None), RETRIED,
+           [*AFTER_LOST["started"], HAS_FAILED], block=1),
+    Sample("retry", "at once, declared lost", lost(), retry(None), RETRIED, [*AFTER_LOST["failed"], HAS_FAILED], block=1),
     Sample("retry", "at once, reserved by 1.0.0", reserved_by_1_0_0("t1"), retry(None, token=None), {**RETRIED, "BY": []},
-           AFTER_LOST["reserved"], block=1),
+           [*AFTER_LOST["reserved"], HAS_FAILED], block=1),
     Sample("retry", "at once, holding a lock", given(registered(), started("t1"), holding), retry(None),
-           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], *HOLDS, *IN_LOCKED_LINE], block=1),
+           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], HAS_FAILED, *HOLDS, *IN_LOCKED_LINE], block=1),
     Sample("retry", "at once, urgent", given(registered(), started("t1"), urgent), retry(None), {**RETRIED, **URGENT},
-           [*AFTER_LOST["started"], OTHER_LINE], block=1),
+           [*AFTER_LOST["started"], HAS_FAILED, OTHER_LINE], block=1),
+    Sample("retry", "later, as the task wants", given(registered(), started("t1")), postpone(20.5), POSTPONED,
+           [*AFTER_LOST["started"], WANTS_IT]),
+    Sample("retry", "at once, as the task wants", given(registered(), started("t1")), postpone(None), POSTPONED,
+           [*AFTER_LOST["started"], WANTS_IT], block=1),
     Sample("retry", "to be cancelled, holding a lock", given(registered(), started("t1"), holding, cancel()), retry(20.5),
            {**RETRIED, **SHARED}, [*AFTER_LOST["started"], *HOLDS], block=2),
     Sample("retry", "to be cancelled", given(registered(), started("t1"), cancel()), retry(20.5), RETRIED,
@@ -1439,7 +1464,8 @@ SAMPLES = [
     Sample("set_priority", "urgent now", enqueued("t1"), set_priority(7), SEVEN,
            [TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on"]),
     Sample("set_priority", "not urgent any more", enqueued("t1", priority=5), set_priority(0),
-           {**TASK, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)}, [AGAIN, TO_BE_0, IN_LINE_NOW]),
+           {**TASK, "NEW_PRIORITY": 0, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)},
+           [AGAIN, TO_BE_0, IN_LINE_NOW]),
     Sample("set_priority", "with a lock", enqueued("t1", **IS_SHARED), set_priority(7),
            {**SEVEN, **SHARED, "NEW_NAME": "7,lock:a%20b=2", "NEW_LINE": keys.line(Q, "7,lock:a%20b=2")},
            [AGAIN, TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on",
@@ -1452,9 +1478,12 @@ SAMPLES = [
            refuses=NotWaiting),
     Sample("set_priority", "of another queue", given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
            set_priority(7), TASK, until="MULTI", refuses=WrongQueue),
-    Sample("put_first", "in the default line", enqueued("t1"), put_first, TASK),
-    Sample("put_first", "in another", enqueued("t1", **IS_URGENT), put_first, {**TASK, **URGENT}, [AGAIN, OTHER_LINE]),
-    Sample("put_first", "with a lock", enqueued("t1", **IS_SHARED), put_first, {**TASK, **SHARED}, [AGAIN, *IN_LOCKED_LINE]),
+    Sample("put_first", "in the default line", given(enqueued("t0"), enqueued("t1")), put_first, TASK),
+    Sample("put_first", "the next already", enqueued("t1"), put_first, TASK, until="MULTI"),
+    Sample("put_first", "in another", given(enqueued("t0", **IS_URGENT), enqueued("t1", **IS_URGENT)), put_first,
+           {**TASK, **URGENT}, [AGAIN, OTHER_LINE]),
+    Sample("put_first", "with a lock", given(enqueued("t0", **IS_SHARED), enqueued("t1", **IS_SHARED)), put_first,
+           {**TASK, **SHARED}, [AGAIN, *IN_LOCKED_LINE]),
     Sample("put_first", "popped", given(registered(), enqueued("t1"), popped()), put_first, TASK, until="MULTI",
            refuses=NotWaiting),
     Sample("put_first", "scheduled", scheduled("t1", 20.5), put_first, TASK, until="MULTI", refuses=NotWaiting),
@@ -1583,6 +1612,9 @@ SAMPLES = [
     Sample("order", "as usual", registered(), order, ORDER),
     Sample("order", "again", given(registered(), order), order, ORDER, until="MULTI"),
     Sample("order", "nobody there", nothing, order, ORDER, until="MULTI"),
+    Sample("order", "pause", registered(), pause_listener, {**ORDER, "WHAT": "pause"}),
+    Sample("order", "resume", given(registered(), pause_listener), resume_listener, {**ORDER, "WHAT": "work"}),
+    Sample("order", "pause of one that drains", given(registered(), order), pause_listener, ORDER, until="MULTI"),
     Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
     Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),

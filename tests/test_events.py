@@ -69,14 +69,22 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     protocol.cancel(redis, Q, "t1", "ann", "too late", 12.0)
     protocol.confirm_cancel(redis, Q, "t1", "token", NODE, 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
-    protocol.move(redis, Q, "t1", "audio", 15.0)
+    protocol.enqueue(redis, Q, "t2", "in", None, now=14.0)
+    protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")
+    protocol.set_priority(redis, Q, "t2", 7, 14.25, "ann")
+    protocol.put_first(redis, Q, "t2", 14.5, "bob")
+    protocol.put_first(redis, Q, "t2", 14.75, "bob")
+    protocol.move(redis, Q, "t1", "audio", 15.0, "bob")
 
-    *_, cancelling, cancelled, requeued, moved = client.get_history("t1").events
+    *_, cancelling, cancelled, requeued, prioritized, moved = client.get_history("t1").events
+    _, _, put_first = client.get_history("t2").events
 
     assert (cancelling.event, cancelling.by, cancelling.facts) == ("cancelling", "ann", {"reason": "too late"})
     assert (cancelled.event, cancelled.by, cancelled.facts) == ("cancelled", NODE, {"took": 2.0})
     assert (requeued.event, requeued.by) == ("requeued", "bob")
-    assert (moved.event, moved.facts) == ("moved", {"from": Q})
+    assert (prioritized.event, prioritized.by, prioritized.facts) == ("prioritized", "ann", {"priority": 7})
+    assert (put_first.event, put_first.at, put_first.by, put_first.facts) == ("put_first", 14.5, "bob", {})
+    assert (moved.event, moved.by, moved.facts) == ("moved", "bob", {"from": Q})
 
 
 def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(client, redis, cli, at_work):
@@ -278,6 +286,44 @@ def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
     assert shown().splitlines()[-1].endswith("  its listener drains")
     told = json.loads(shown("--json"))["items"][-1]
     assert (told["event"], told["facts"]) == ("released", {"reason": "drain"})
+
+
+@pytest.fixture
+def lost(redis, at_work):
+    """A task whose listener, of a host with a long name, was lost with it; return the error."""
+    node = f"{'gpu-1.' * 30}example.com_4021"
+    error = (
+        f"lost: listener {node}, last seen 2026-11-22 12:00:00 UTC, is dead, and nobody knows how far process 77 there had "
+        "come; to run it again: blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d"
+    )
+    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    at_work(reserved=10.5, started=10.5)
+    protocol.fence(redis, Q, NODE, "i1", "0")
+    protocol.lose(redis, Q, "t1", "token", NODE, "i1", error, None, now=70.5)
+    return error
+
+
+def test_the_history_of_a_lost_task_is_whole_and_in_words(run, client, lost):  # noqa: F811
+    *_, failed = client.get_history("t1").events
+    assert failed.facts["error"] == lost
+
+    last = run("history", "t1").stdout.splitlines()[-1]
+
+    assert last.endswith(f"  began 1 m before, {lost}")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(url, lost, monkeypatch, columns):
+    monkeypatch.setattr("blueque.cli.show.is_terminal", lambda: True)
+    monkeypatch.setattr("blueque.cli.show.terminal_width", lambda: columns)
+
+    lines = CliRunner().invoke(blueque, ["history", "t1"], obj=Invocation(url=url)).stdout.splitlines()
+
+    row = next(number for number, line in enumerate(lines) if " failed" in line)
+    told = "".join(line.strip() for line in lines[row + 1 :])
+    assert told.replace(" ", "") == f"began 1 m before, {lost}".replace(" ", "")
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1].endswith("blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d")
 
 
 def test_blueque_history_as_json(run, redis, at_work):  # noqa: F811

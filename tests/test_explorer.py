@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from actors import produce, work
@@ -16,6 +17,10 @@ from explore import Explorer, open_explorer
 from ground import Ground, Scenario
 from scenarios import HOLES, OURS, SCENARIOS, by, nothing
 from stepper import Fault
+from world import QUEUE, World
+
+from blueque import keys
+from blueque.connection import Redis
 
 IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
 # How many schedules there are at least; fewer mean that a scenario does not meet any more what it was made for.
@@ -57,6 +62,29 @@ def test_the_holes_of_1_0_0_are_found(name: str, wrong: str, schedule: list[str]
     found = explore(SCENARIOS[name], (0, 1), is_shortest=True)
 
     assert (found.wrong, list(found.schedule)) == (wrong, schedule), str(found)
+
+
+RUINED = [("pop without hash update", ["old_1: dies after"]), ("finish twice", ["old_1: answer lost", "old_1"])]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in RUINED])
+def test_what_1_0_0_does_to_its_own_task_when_a_fault_strikes_is_left_out(name: str, explore: Explorer):
+    found = explore(replace(SCENARIOS[name], frail=["old_1"]), (0, 1))
+
+    assert found.wrong is None, str(found)
+    assert found.is_exhausted
+
+
+@pytest.mark.parametrize(("name", "schedule"), RUINED)
+@pytest.mark.parametrize("wrong_list", [keys.pending(QUEUE), keys.reserved(QUEUE, "a_1"), keys.cancelled(QUEUE)])
+def test_what_another_does_to_that_task_is_not_left_out(name: str, schedule: list[str], wrong_list: str, explore: Explorer):
+    def rogue(world: World, redis: Redis) -> None:
+        redis.read(("LPUSH", wrong_list, "t-1"))
+
+    scenario = SCENARIOS[name]
+    ground = explore.ground(replace(scenario, frail=["old_1"], actors={**scenario.actors, "rogue": rogue}), (0, 1))
+
+    assert "task t-1 is" in str(ground.run([*schedule, "rogue"]).wrong)
 
 
 def test_every_hole_has_a_test():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import os
 import pickle
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ HEAVY = ["redis", "pyspark", "pyarrow", "click"]
 
 def test_all_is_sorted_and_is_what_the_package_shows():
     hints = ast.parse(inspect.getsource(blueque)).body
-    (typed,) = [node for node in hints if isinstance(node, ast.If)]
+    typed, _ = [node for node in hints if isinstance(node, ast.If)]
     for_checkers = {alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
     assert sorted(blueque.__all__) == blueque.__all__
@@ -167,3 +169,30 @@ def test_without_pyspark_blueque_spark_says_what_to_install(tmp_path):
 
     needs = "needs pyspark, which is not installed: pip install 'blueque[spark]'"
     assert (done.stdout, done.stderr) == (f"blueque.spark.session {needs}\n", "")
+
+
+def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_install_another(tmp_path):
+    (tmp_path / "pyspark" / "sql").mkdir(parents=True)
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.9'")
+    (tmp_path / "pyspark" / "sql" / "__init__.py").touch()
+    (tmp_path / "pyspark-3.5.9.dist-info").mkdir()
+    (tmp_path / "pyspark-3.5.9.dist-info" / "METADATA").write_text("Name: pyspark\nVersion: 3.5.9\n")
+    code = (
+        "import blueque, blueque.spark as bs\n"
+        "try: bs.read\n"
+        "except blueque.NotInstalled as error: print(error.oldest, error.installed, error)"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+
+    assert done.stdout.startswith(
+        "4.1 3.5.9 blueque.spark.read needs pyspark 4.1 or newer, and pyspark 3.5.9 is installed. "
+    ), done.stderr
+    assert "pip install" not in done.stdout
+
+
+def test_the_oldest_pyspark_is_that_of_the_package():
+    spark = importlib.import_module("blueque.spark")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"pyspark>={spark.OLDEST_PYSPARK},<5" in extras["spark"]

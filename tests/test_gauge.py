@@ -41,6 +41,22 @@ def test_there_is_nothing_before_anything_is_told(tmp_path):
     assert gauge.read(str(tmp_path)) is None
 
 
+@pytest.mark.parametrize("size", [0, 1, 8, 511])
+def test_a_file_that_is_not_whole_tells_nothing(tmp_path, size):
+    Gauge(str(tmp_path)).tell(1, 2, "frames", "encoding")
+    os.truncate(tmp_path / gauge.NAME, size)
+
+    assert gauge.read(str(tmp_path)) is None
+
+
+def test_what_another_program_has_written_controls_no_terminal(tmp_path):
+    Gauge(str(tmp_path)).tell(1, 2, "frames", "encoding")
+    content = (tmp_path / gauge.NAME).read_bytes()
+    (tmp_path / gauge.NAME).write_bytes(content.replace(b"encoding", b"\x1b[2Jcode"))
+
+    assert str(gauge.read(str(tmp_path))) == "1/2 frames code"
+
+
 def test_shorter_words_leave_nothing_of_longer_ones_and_long_ones_are_cut(tmp_path):
     told = Gauge(str(tmp_path))
     told.tell(1, None, "", "é" * 1000)

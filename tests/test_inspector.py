@@ -86,7 +86,7 @@ def test_the_overview_counts_each_status(redis, inspector):
     (line,) = inspector.overview().lines
 
     assert line._replace(oldest=None) == (
-        "video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, (), True, "pending0", 2, 0
+        "video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, (), True, "pending0", 2, 0, 4
     )
 
 
@@ -125,6 +125,35 @@ def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_n
     assert line.misfits == (("5,gpu=2,lock:a=1", 1, "gpu=2", "heavy"),)
 
 
+def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
+    def runnable():
+        return inspector.overview().lines[0].runnable
+
+    register(redis)
+    start(redis, "busy")
+    start(redis, "busier")
+    enqueue(redis, "plain")
+    protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
+    assert runnable() == 2
+    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
+    assert runnable() == 2                             # no listener has a GPU
+    for n in range(4):
+        protocol.enqueue(redis, "video", f"licensed{n}", "{}", "json", 1000.0, {"needs": "lock:licence=3"})
+    assert runnable() == 2 + 3
+    redis.read(("SADD", keys.lock("licence"), "a", "b"))
+    assert runnable() == 2 + 1
+    protocol.set_max_concurrency(redis, "video", 4)
+    assert runnable() == 2
+    protocol.set_max_concurrency(redis, "video", 1)    # two run
+    assert runnable() == 0
+    protocol.set_max_concurrency(redis, "video", None)
+    assert runnable() == 3
+    redis.read(("SADD", keys.lock("licence"), "c", "d"))     # more than the places of these tasks
+    assert runnable() == 2
+    protocol.pause(redis, "video", "ada", "deploy", 3000.0)
+    assert runnable() == 0
+
+
 def test_a_line_that_a_listener_of_the_queue_can_run_is_no_misfit(redis, inspector):
     register(redis)
     protocol.register(redis, "video", "gpu_1", "i9", {"beat_every": 10, "resources": "gpu=2"}, time.time())
@@ -142,14 +171,14 @@ def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, in
     assert line.oldest == pytest.approx(3600, abs=10)
 
 
-def test_a_promoted_task_has_been_pending_since_its_promotion_only(redis, inspector):
+def test_a_promoted_task_has_been_pending_since_it_was_due_only(redis, inspector):
     now = inspector.now()
     protocol.schedule(redis, "video", "t1", "{}", "json", now - 90, now - 7200)
     protocol.enqueue_due(redis, "video", now - 60)
 
     (line,) = inspector.overview().lines
 
-    assert line.oldest == pytest.approx(60, abs=10)
+    assert line.oldest == pytest.approx(90, abs=10)
 
 
 def test_an_age_is_never_negative_when_a_producers_clock_is_ahead(redis, inspector):

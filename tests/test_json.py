@@ -36,7 +36,7 @@ LINES = (
     "limit video 4", "queue pause video", "queue resume video", "queue limit video none",
     "queue forget video", "prune --older 0s --dry-run",
     "archive shelf {dir}/archive --compact", "prune --older 0s --yes", "queue purge video --state pending --yes",
-    "node drain gpu-1 --yes", "runs video --drop open --yes",
+    "node pause gpu-1 --yes", "node resume gpu-1 --yes", "node drain gpu-1 --yes", "runs video --drop open --yes",
 )
 
 

@@ -21,14 +21,16 @@ PACKAGE = Path(__file__).parent.parent / "blueque"
 # From the bottom. A star stands for anything, "name.*" for a package and everything in it.
 LAYERS = {
     "words": [
-        "columns", "commands", "defaults", "errors", "estimate", "exposition", "histogram", "json_text", "keys", "limits",
+        "columns", "commands", "defaults", "errors", "estimate", "exit_records", "exposition", "histogram", "json_text",
+        "keys", "limits",
         "lines", "pauses", "redaction", "retry", "selection", "settings", "task_id", "toml_lines", "values", "verdicts",
-        "version", "wording",
+        "version", "wording", "wrong_types",
     ],
     "system": [
         "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "json_rows", "notify", "output",
-        "parquet_rows", "printed", "resources", "roster", "signals", "spool", "spool_size", "tail", "tree", "trouble",
+        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "hosts", "json_rows", "notify",
+        "output", "parquet_rows", "plain_files", "printed", "resources", "roster", "signals", "spool", "spool_size", "tail",
+        "tree", "trouble", "log_writer",
     ],
     "data": [
         "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
@@ -47,7 +49,7 @@ LAYERS = {
         "exporter", "rereading", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
         "master", "listener_main", "scheduler", "telling", "demo", "demo_*", "report.*", "spark.*",
     ],
-    "faces": ["cli.*", "attention", "why"],
+    "faces": ["cli.*", "attention", "why", "__main__"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }
 MAY_CHANGE_REDIS = ["protocol.*"]

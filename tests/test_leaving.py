@@ -255,3 +255,40 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     assert is_there(adopter)
     let_go(programs)
     assert master.wait() == 0 and programs.left() == []
+
+
+# The room that each listener sets aside on the disk
+
+def rooms(programs):
+    return {int(path.name.partition(".")[2]) for path in (programs.directory / "spool").glob("room.*")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "replaced"])
+def test_the_room_of_a_listener_goes_with_it_while_another_one_runs_a_task(programs, number):
+    started = programs.listener("work:run", *QUICK, slots=2)
+    until(lambda: rooms(programs) == set(started.slots()), what="the rooms of both")
+    task = begin(programs)
+    busy = pid_of(task.node)
+    (idle,) = set(started.slots()) - {busy}
+
+    os.kill(idle if number == signal.SIGKILL else started.pid, number)
+
+    def has_only_the_rooms_of_the_living():
+        slots = set(started.slots()) - {idle}
+        return len(slots) == 2 and rooms(programs) == slots
+
+    until(has_only_the_rooms_of_the_living, what="the room of the new one, and that of the old one gone")
+    assert is_there(task.pid) and pid_of(owner(programs.client, task.id)) == busy
+
+
+def test_the_room_of_a_killed_listener_stays_for_the_task_that_it_has_begun(programs):
+    started = programs.listener("work:run", *QUICK)
+    task = begin(programs)
+
+    os.kill(pid_of(task.node), signal.SIGKILL)
+
+    (new,) = {pid_of(has_moved(programs.client, task))}
+    assert rooms(programs) >= {pid_of(task.node)}
+    let_go(programs)
+    assert ended(programs.client, task.id).result == "done"
+    assert started.slots() == [new]

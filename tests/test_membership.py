@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blueque import NodeTaken, NotRegistered, protocol
+from blueque import NodeTaken, NotRegistered, RedisRefused, protocol
 from blueque.protocol.membership import Standing
 
 NODE = "host_1"
@@ -175,6 +175,24 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
 
     assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5) == Standing("drain")
     assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(order="drain", **task)
+
+
+def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):
+    register(redis)
+    cli.rpush(f"blueque_reserved_tasks_video_{NODE}", "t2", "t1")
+    cli.rpush("blueque_reserved_tasks_video_host_2", "t3")
+
+    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5).held == (("video", "t2"), ("video", "t1"))
+
+
+def test_beat_is_written_even_if_the_own_list_is_a_key_of_another_type(redis, cli, state):
+    register(redis)
+    cli.set(f"blueque_reserved_tasks_video_{NODE}", "odd")
+
+    with pytest.raises(RedisRefused, match="WRONGTYPE"):
+        protocol.beat(redis, "video", NODE, "i1", 1, now=11.5)
+
+    assert state()["blueque_nodes_video"] == {NODE: 11.5}
 
 
 def test_deregister_leaves_nothing_but_the_queue(redis, state):

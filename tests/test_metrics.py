@@ -77,6 +77,7 @@ def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
     assert of(found, "tasks_enqueued_total", queue=Q) == 4
     assert 100 <= of(found, "oldest_pending_seconds", queue=Q) < 160
     assert 700 <= of(found, "oldest_overdue_seconds", queue=Q) < 760
+    assert of(found, "tasks_runnable", queue=Q) == 1
     assert [of(found, name, queue=Q) for name in ("listeners", "slots", "slots_busy", "queue_paused")] == [1, 1, 0, 0]
     assert of(found, "nodes", state="up") == 1
     assert of(found, "task_wait_seconds_sum", queue=Q) == pytest.approx(20.5)
@@ -94,6 +95,7 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
         protocol.start(redis, Q, task, "token", node, 77, now - ran)
     protocol.order(redis, Q, "host_2", "drain", "ann")
     cli.hset(keys.task("t1"), mapping={"progress": "5 %", "progress_at": now - 50})
+    cli.xadd(keys.log("t2"), {"attempt": 1, "line": 1, "at": now, "stream": "blueque", "text": "blueque: stack 1"})
 
     text = scrape()
 

@@ -156,8 +156,8 @@ def test_what_a_task_is_not_given_is_not_in_its_hash(queue, cli, way):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"retry": 3}, InvalidType, "retry is a blueque.Retry"), ({"retry": True}, InvalidType, "retry is a blueque.Retry"),
-        ({"retry": 0}, InvalidType, "retry is a blueque.Retry"), ({"time_limit": 0}, InvalidInput, "time_limit is 0"),
+        ({"retry": -1}, InvalidInput, "max"), ({"retry": True}, InvalidType, "retry is a blueque.Retry"),
+        ({"retry": 1.0}, InvalidType, "retry is a blueque.Retry"), ({"time_limit": 0}, InvalidInput, "time_limit is 0"),
         ({"memory_limit": "much"}, InvalidInput, "memory_limit: 'much'"), ({"lead": -1}, InvalidInput, "lead is -1"),
     ],
     ids=repr,
@@ -184,9 +184,12 @@ def test_the_policy_of_a_task_counts_before_that_of_the_queue(client, cli, of_th
         assert cli.hget(f"blueque_task_{way(queue, retry=of_the_task)}", "retry") == text
 
 
-def test_a_queue_takes_a_policy_only_as_its_own(client):
-    with pytest.raises(InvalidType, match="not int"):
-        client.get_queue("video", retry=3)
+def test_a_number_is_a_policy_of_so_many_retries(client, cli):
+    tasks = [client.get_queue("video", retry=3).enqueue("in"), client.get_queue("video").enqueue("in", retry=0)]
+
+    assert [cli.hget(f"blueque_task_{task}", "retry") for task in tasks] == ['{"max":3}', '{"max":0}']
+    with pytest.raises(InvalidType, match="not str"):
+        client.get_queue("video", retry="3")
 
 
 def test_a_scheduled_task_is_promoted_when_it_is_due(client, queue, cli):

@@ -130,7 +130,9 @@ def test_a_wish_to_run_later_needs_no_policy_and_costs_no_failure(client, start,
     before = time.time()
     processor.report(failed(error="not yet", error_type="RetryLater", retry_after=50))
     task = client.get_task(task_id)
-    assert known(task, "status", "last_error", "last_error_type", "failures") == ("scheduled", "not yet", "RetryLater", 0)
+    assert known(task, "status", "last_error", "last_error_type", "failures") == ("scheduled", None, None, None)
+    *_, postponed = client.get_history(task_id).events
+    assert (postponed.event, postponed.facts["reason"], postponed.facts["eta"]) == ("postponed", "not yet", task.eta)
     assert before + 50 <= task.eta <= time.time() + 50
 
 

@@ -73,6 +73,7 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
     ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
     assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
+        "rendered Metropolis", "published Metropolis",
         "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "AttributeError", "cancelled", *["GPU "] * 3,
         "GPU of its own", *(f'{{"text":"Hello {name}"}}' for name in GREETED),
         *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog

@@ -154,6 +154,19 @@ def test_reserve_run_again_with_its_token_returns_the_same_and_changes_nothing(r
     assert state() == before
 
 
+@pytest.mark.parametrize(("newest", "attempt"), [
+    ({"5.5": 7}, "8"), ({"5.5": 2}, "4"), ({"4.5": 7}, "4"), ({}, "4"),
+], ids=["newer", "older", "of another task by that key", "none"])
+def test_reserve_counts_on_from_the_newest_attempt_that_the_listener_has_files_of(redis, cli, newest, attempt):
+    enqueue(redis)
+    cli.hset("blueque_task_t1", "attempt", "3")
+    pop(redis)
+
+    fields = protocol.reserve(redis, "video", "t1", "token", NODE, "i1", 6.5, newest=newest)
+
+    assert fields["attempt"] == cli.hget("blueque_task_t1", "attempt") == attempt
+
+
 def test_reserve_counts_attempts_and_forgets_the_process_of_the_last_one(redis, cli):
     enqueue(redis)
     cli.hset("blueque_task_t1", mapping={"attempt": "3", "pid": "66"})

@@ -57,6 +57,11 @@ def reported(spool, task_id, number, when):
     return attempt
 
 
+def rooms(root):
+    """Return the names of the rooms that are set aside."""
+    return {name for name in os.listdir(root) if name.startswith("room.")}
+
+
 def ended_pid():
     """Return the pid of a process that is no more."""
     child = subprocess.Popen(["true"])
@@ -233,6 +238,21 @@ def test_an_attempt_is_found_under_any_id_and_beside_what_is_not_whole(spool, ta
         if content is not None:
             (broken / "task").write_text(content)
     assert spool.find(task_id, "a").path == attempt.path
+
+
+def test_the_newest_attempt_of_a_task_is_known_by_when_the_task_was_created(spool):
+    for number, created in (("1", "7.5"), ("3", "7.5"), ("2", "9.5")):
+        spool.create("t", int(number), {**FIELDS, "attempt": number, "created": created})
+    spool.create("another", 9, {**FIELDS, "attempt": "9", "created": "7.5"})
+
+    assert spool.newest("t") == {"7.5": 3, "9.5": 2}
+    assert spool.newest("unknown") == {}
+
+
+@pytest.mark.parametrize("number", ["9" * 300, "9" * 5000, "-1", "1.5", "first"])
+def test_an_attempt_that_has_forged_its_number_does_not_count(spool, number):
+    spool.create("t", 1, {**FIELDS, "attempt": number, "created": "7.5"})
+    assert spool.newest("t") == {"7.5": 0}
 
 
 def test_a_task_without_a_token_has_no_attempt_here(spool):
@@ -506,18 +526,46 @@ def test_the_room_of_a_dead_listener_is_given_back_and_that_of_a_living_one_kept
 def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_ended(spool, root, attempt):
     task = subprocess.Popen(["sleep", "1000"])
     attempt.open(spool.open_path, task.pid, process.start_ticks(task.pid))
-    room = f"room.{ended_pid()}"                       # its listener was killed
-    (root / room).write_bytes(b"x")
     spool.want_of_room()
     spool.prune(2000.0)
     spool.close()                                      # the task of one that leaves may have been adopted
-    assert {name for name in os.listdir(root) if name.startswith("room.")} == {room, f"room.{os.getpid()}"}
+    assert rooms(root) == {f"room.{os.getpid()}"}
     task.kill()
     task.wait()
-    spool.prune(2000.0)
-    assert not (root / room).exists()
     spool.close()
-    assert not (root / f"room.{os.getpid()}").exists()
+    assert rooms(root) == set()
+
+
+@pytest.mark.parametrize("tidy", [
+    lambda spool, dead: spool.prune(2000.0),
+    lambda spool, dead: spool.remove_room(dead),
+    lambda spool, dead: Spool(spool.root, MIB, dead).close(),
+], ids=["the chore of a master", "the master of the dead", "its own end"])
+def test_the_room_of_a_listener_goes_while_an_attempt_of_another_runs(spool, root, tidy):
+    dead = ended_pid()
+    Spool(str(root), MIB, dead).want_of_room()
+    with subprocess.Popen(["sleep", "1000"]) as task:
+        spool.want_of_room()
+        spool.create("a task", 1, FIELDS).open(spool.open_path, task.pid, process.start_ticks(task.pid))
+        tidy(spool, dead)
+        assert rooms(root) == {f"room.{os.getpid()}"}
+        task.kill()
+
+
+def test_no_room_of_the_dead_goes_while_an_attempt_runs_that_an_older_version_has_begun(spool, root, attempt):
+    path = Path(attempt.path, "task")
+    path.write_text(json.dumps({"id": "some-task", "path": attempt.path, "fields": {}}))
+    with subprocess.Popen(["sleep", "1000"]) as task:
+        attempt.open(spool.open_path, task.pid, process.start_ticks(task.pid))
+        dead = ended_pid()
+        (root / f"room.{dead}").write_bytes(b"x")
+        spool.prune(2000.0)
+        spool.remove_room(dead)
+        assert rooms(root) == {f"room.{dead}"}
+        task.kill()
+        task.wait()
+        spool.prune(2000.0)
+        assert rooms(root) == set()
 
 
 def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from running import Programs, outcome, patched, until
@@ -11,14 +12,16 @@ from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import stack as stacks
 from blueque.attempt import Attempt
+from blueque.cli import log_files
 from blueque.cli import stack as cli_stack
 
 WORK = """
-    import threading, time
+    import os, threading, time
     from pathlib import Path
 
     def run(task):
         threading.Thread(target=beside, daemon=True).start()
+        print("in the middle", flush=True)
         wait_for_go()
         return "as if nothing had been"
 
@@ -26,8 +29,15 @@ WORK = """
         time.sleep(1000)
 
     def wait_for_go():
-        print("in the middle", flush=True)
         while not Path("go").exists():
+            time.sleep(0.005)
+
+    def draw(task):
+        print("in the middle", flush=True)
+        os.write(2, b"\\r 45%|####5     | 45/100 [00:10<00:12,  4.51it/s]")
+        wait_for_go()
+        print('  File "work.py", line 1, in draw', flush=True)
+        while True:
             time.sleep(0.005)
 
     def hold_the_lock(task):
@@ -49,6 +59,10 @@ def work(url, tmp_path, monkeypatch):
 @pytest.fixture
 def queue(client):
     return client.get_queue("work")
+
+
+def files_of(task):
+    return Path(task.files.partition(":")[2])
 
 
 def begun(client, task_id):
@@ -73,6 +87,38 @@ def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(wor
     assert late.returncode == 5 and "does not run: it is complete" in late.stderr
 
 
+def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_below_the_handler(
+    work, queue, client, run  # noqa: F811
+):
+    work.listener("work:run")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+
+    lines = run("stack", task_id).stdout.splitlines()
+
+    assert [line.partition("(")[2] for line in lines if "hread 0x" in line] == ["most recent call last):"] * 2
+    of_task = lines[next(n for n, line in enumerate(lines) if line.startswith("Current thread")) + 1 :]
+    frames = [line.rpartition(" in ")[2] for line in of_task if line.startswith("  File ")]
+    assert frames == ["run", "wait_for_go"]
+    assert of_task[1] == "    wait_for_go()" and of_task[-1] in (
+        "    time.sleep(0.005)", "    while not Path(\"go\").exists():", ""
+    )
+
+    whole = [line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()]
+    assert "main" in whole and whole.index("work") + 2 == whole.index("run", whole.index("work"))
+
+
+def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):  # noqa: F811
+    work.listener("work:run")
+    task_id = queue.enqueue("in")
+    begun(client, task_id)
+    work.write("# another text\n" * 100)
+
+    result = run("stack", task_id)
+
+    assert "in wait_for_go" in result.stdout and "another text" not in result.stdout
+
+
 def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):  # noqa: F811
     work.listener("work:hold_the_lock")
     task_id = queue.enqueue("in")
@@ -81,6 +127,31 @@ def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):  
     result = run("stack", task_id)
 
     assert "in hold_the_lock" in result.stdout
+
+
+def test_what_is_shown_is_no_sign_of_life_and_ends_no_bar_but_what_the_task_prints_after_it_is(
+    work, queue, client, run,  # noqa: F811
+):
+    work.listener("work:draw")
+    inspector, task_id = client.get_inspector(), queue.enqueue("in")
+    until(lambda: client.get_task(task_id).fields.get("progress") == "45/100", what="the bar was seen")
+    task = client.get_task(task_id)
+    printed = inspector.signs(task).printed
+
+    assert "in wait_for_go" in run("stack", task_id).stdout
+    assert "in wait_for_go" in run("stack", task_id).stdout
+
+    lines = client.get_log(task_id)[0]
+    assert {line.stream for line in lines[1:]} == {"blueque"} and len(lines) > 4
+    assert inspector.signs(task).printed <= printed
+    assert inspector.overview().printed[task_id] <= printed
+    assert (files_of(task) / "stderr").read_bytes().count(b"\n") == 0
+    assert [line.text for line in log_files.from_files(task, None) if line.stream == "blueque"] == [
+        line.text for line in lines[1:]]
+
+    (work.directory / "go").touch()
+    until(lambda: inspector.signs(task).printed > printed, what="it has printed more")
+    run("cancel", task_id, "--yes")
 
 
 def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client, run):  # noqa: F811
@@ -136,7 +207,7 @@ def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_sta
     attempt, (ready, said) = Attempt(str(tmp_path), ""), os.pipe()
     pid = os.fork()
     if pid == 0:
-        stacks.register(attempt)
+        stacks.register()
         os.closerange(said + 1, 1024)
         os.dup2(os.open(tmp_path / "precious", os.O_RDWR | os.O_CREAT), stacks.DESCRIPTOR)
         os.write(said, b".")
@@ -151,4 +222,4 @@ def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_sta
         os.waitpid(pid, 0)
         os.close(ready)
         os.close(said)
-    assert [(tmp_path / name).read_bytes() for name in ("precious", "stderr")] == [b"", b""]
+    assert (tmp_path / "precious").read_bytes() == b"" and not (tmp_path / "stack").exists()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +15,23 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, keys, protocol
+from blueque import (
+    Client,
+    InvalidInput,
+    InvalidType,
+    OldBatch,
+    RedisAway,
+    RunDropped,
+    TooLarge,
+    WrongRun,
+    keys,
+    process,
+    protocol,
+)
 from blueque.audit import audit
 from blueque.protocol import transaction
 from blueque.rows import Rows
+from blueque.staging import owner_of
 from blueque.task import load
 
 FAR = 4e9
@@ -387,6 +403,27 @@ def test_the_chunks_of_dead_attempts_are_discarded_with_the_next_decision(queue,
     stream.commit(stage(stream, 1), 0)
 
     assert len(cli.keys(keys.task("*"))) == 10
+    assert nothing_is_left(cli)
+
+
+def test_what_a_dead_process_of_this_host_has_staged_is_discarded_and_nothing_else(queue, theirs, cli):
+    opened = queue.open_staging("r")
+    dead = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    of_dead = stage(queue.join_staging(opened.record, owner_of(dead.pid)), 2)
+    of_living = stage(queue.join_staging(opened.record, owner_of(os.getpid())), 1, first=100)
+    elsewhere = owner_of(dead.pid).replace(process.identity(dead.pid)["boot"], str(uuid.uuid4()))
+    of_others = stage(queue.join_staging(opened.record, elsewhere), 1, first=200)
+    of_nobody = stage(opened, 1, first=300)
+    assert theirs.open_staging("r").discard_of_dead() == 0
+    dead.communicate()
+
+    assert theirs.open_staging("r").discard_of_dead() == 2
+
+    assert {*cli.zrange(keys.staging(Q, "r"), 0, -1)} == {*of_living, *of_others, *of_nobody}
+    assert len(cli.keys(keys.task("*"))) == 30
+    with pytest.raises(RunDropped):
+        opened.commit([*of_dead, *of_living])
+    assert opened.commit([*of_living, *of_others, *of_nobody]).tasks == 30
     assert nothing_is_left(cli)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import math
 import re
@@ -9,6 +10,8 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, strategies
+from hypothesis import settings as settings_of_hypothesis
 
 from blueque import Client, InvalidInput, InvalidType, histogram, keys, protocol, settings, statistics
 from blueque.cli.main import blueque
@@ -85,7 +88,7 @@ def test_a_quantile_is_right_to_the_width_of_its_bucket(redis, ended):
     for share in (0.5, 0.9, 0.95):
         bucket = histogram.bucket(times[math.ceil(share * len(times)) - 1])
         assert histogram.start(bucket) <= found.total.running.quantile(share) <= histogram.end(bucket)
-    assert found.total.running.longest == histogram.end(histogram.bucket(times[-1]))
+    assert times[-1] <= found.total.running.longest <= histogram.end(histogram.bucket(times[-1]))
 
 
 def test_of_a_queue_in_which_nothing_happened_nothing_is_told(client):
@@ -180,7 +183,36 @@ def test_what_took_less_than_a_second_is_not_said_to_take_longer_than_its_mean(r
 
     assert " ".join(one.splitlines()[3].split()) == "ran 3 0.0 s 0.0 s < 1 s < 1 s < 1 s < 1 s"
     assert several.count("< 1 s") >= 3
-    assert (found["mean_seconds"], found["p50_seconds"]) == (0.0, 0.5)
+    assert (found["mean_seconds"], found["p50_seconds"], found["longest_seconds"]) == (0.0, 0.0, 0.0)
+
+
+def test_quantiles_and_the_longest_are_within_what_mean_and_deviation_allow(run, ended):
+    ended(0.0, 0.007)
+
+    (one,) = json.loads(run("stats", "--json", Q)[1])["items"]
+    for ran in (0.006, 0.007, 0.008, 0.009):
+        ended(0.0, ran)
+    (several,) = json.loads(run("stats", "--json", Q)[1])["items"]
+
+    names = ("p50_seconds", "p90_seconds", "p95_seconds", "longest_seconds")
+    assert [one["running"][name] for name in names] == pytest.approx([0.007] * 4, abs=1e-4)
+    quantiles = [several["running"][name] for name in names]
+    assert quantiles == sorted(quantiles) and 0.006 <= quantiles[0] <= 0.009 <= quantiles[-1] < 0.012
+
+
+@settings_of_hypothesis(deadline=None)
+@given(strategies.lists(strategies.floats(0, 4000), min_size=1, max_size=30), strategies.floats(0, 1))
+def test_what_a_share_did_not_exceed_is_in_its_bucket_whatever_was_counted(times, share):
+    times.sort()
+    counts = collections.Counter(map(histogram.bucket, times))
+    mean = math.fsum(times) / len(times)
+    deviation = math.sqrt(max(math.fsum(time * time for time in times) / len(times) - mean * mean, 0.0))
+    found = statistics.Durations(len(times), mean, deviation, counts)
+
+    true = times[max(math.ceil(share * len(times)) - 1, 0)]
+    assert histogram.start(histogram.bucket(true)) <= found.quantile(share) <= histogram.end(histogram.bucket(true))
+    assert found.quantile(share) <= found.longest + 1e-6
+    assert found.longest >= times[-1] - 1e-3 * (1 + times[-1])
 
 
 def test_a_histogram_has_bars_on_a_terminal_only(monkeypatch):
@@ -207,6 +239,26 @@ def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, end
     assert item["running"]["histogram"] == [{"from_seconds": 3.0, "count": 1}]
     assert run("stats", "nobody")[0] == 3
     assert run("stats", "--last", "12h")[0] == 2
+
+
+def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failures(run, redis, client, cli):
+    protocol.register(redis, Q, NODE, "i1", {}, now=0.5)
+    protocol.enqueue(redis, Q, "t1", "in", None, NOON)
+    for number in range(3):
+        protocol.pop(redis, Q, NODE, "i1")
+        protocol.reserve(redis, Q, "t1", f"token{number}", NODE, "i1", NOON)
+        protocol.start(redis, Q, "t1", f"token{number}", NODE, 77, NOON)
+        if number == 0:
+            protocol.release(redis, Q, "t1", "token0", NODE, NOON, reason="drain")
+        else:
+            protocol.retry(redis, Q, "t1", f"token{number}", NODE, None, NOON, wish="not yet")
+
+    (found,) = json.loads(run("stats", "--json", Q)[1])["items"]
+
+    assert (found["retried"], found["failed"], found["errors"]) == (0, 0, {})
+    assert json.loads(run("failures", "--json", Q)[1])["items"] == []
+    assert cli.hmget(keys.stats(Q, day_of(NOON)), "postponed", "released", "retried") == ["2", "1", None]
+    assert client.get_history("t1").events[-1].facts["reason"] == "not yet"
 
 
 def test_failures_are_put_together_by_queue_and_type_with_the_newest_of_each(run, ended):

@@ -6,7 +6,7 @@ import itertools
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blueque import printed, tail
@@ -375,6 +375,7 @@ D = b"d" * 5000
 PIECES = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n"]), max_size=30)
 
 
+@settings(deadline=None)
 @given(PIECES, st.sampled_from([7, 4096, 2**18]))
 def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_factory, pieces, block):
     whole, bit_by_bit, by_many = (tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many"))

@@ -125,8 +125,21 @@ def test_a_keep_that_makes_no_sense_does_not_prevent_a_deletion(redis, cli, keep
     assert cli.keys("blueque_key_*") == cli.keys("blueque_task_*") == []
 
 
+def test_a_whole_number_is_the_same_key_as_its_digits_one_by_one_and_in_bulk(queue, cli):
+    task = queue.enqueue("in", key=5)
+
+    assert (task.is_new, task) == (True, task_id.id_of_key("video", "5"))
+    assert cli.hget(f"blueque_task_{task}", "key") == "5"
+    assert not queue.enqueue("in", key="5").is_new and not queue.schedule("in", 1e10, key=5).is_new
+    assert queue.enqueue_many([{"n": 5}, {"n": "5"}], keys="n").new == 0
+    assert queue.enqueue_many([{"n": 6}, {"n": "6"}], keys="n", run="r").new == 1
+    run = queue.open_run("s")
+    assert run.put(["6"], [b"1"]) + run.put([6, 7], [b"1", b"2"]) == 2 and run.ids_of([6]) == run.ids_of(["6"])
+
+
 @pytest.mark.parametrize(
-    "options", [{"key": ""}, {"key": "x" * 1001}, {"key": 7}, {"key": "\ud800"}, {"key": "a", "keep": -1},
+    "options", [{"key": ""}, {"key": "x" * 1001}, {"key": 7.0}, {"key": True}, {"key": 10**1000}, {"key": "\ud800"},
+                {"key": "a", "keep": -1},
                 {"key": "a", "keep": "soon"}, {"key": "a", "keep": float("nan")}, {"keep": "soon"}]
 )
 def test_a_bad_key_is_refused_before_anything_is_written(queue, state, options):

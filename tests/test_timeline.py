@@ -40,6 +40,12 @@ def test_each_attempt_is_a_run_of_its_own():
     ]
 
 
+def test_one_that_puts_itself_off_has_not_failed():
+    events = [event("started", 10.0), event("postponed", 20.0, took=10.0, reason="not yet", eta=50.0)]
+
+    assert [one.outcome for one in over(events, 0.0)] == ["released"]
+
+
 def test_one_that_began_before_what_is_known_began_when_its_end_says():
     assert over([event("complete", 500.0, took=450.0)], 100.0)[0].began == 50.0
     assert over([event("lost", 500.0)], 100.0)[0].began == 100.0
@@ -148,6 +154,15 @@ def test_short_runs_that_can_be_told_apart_are_drawn_each_for_itself():
     row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 47, is_utc=True))[1]
 
     assert row.split()[2:] == ["="] * 5 + ["x"] + ["="] * 3
+
+
+@pytest.mark.parametrize("before", ["complete", "cancelled", "released"])
+def test_a_short_run_that_ended_badly_is_seen_where_another_bar_ends(before):
+    runs = [Run("long", 1, Q, "gpu-1_7", 20.0, 31.6, before), Run("bad", 1, Q, "gpu-1_7", 31.7, 31.8, "failed")]
+
+    _, row, _ = draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 104, True)
+
+    assert row.split("  ")[-1].endswith("x") and row.count("x") == 1
 
 
 def test_by_queue_each_queue_has_its_rows():

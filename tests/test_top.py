@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -100,6 +101,33 @@ def progress(redis, text):
     redis.read(("HSET", "blueque_task_runs-1", "progress", text, "progress_at", time.time()))
 
 
+def rows_of(screen, columns):
+    """Return the rows that a terminal shows, on which lines that are too long are cut, as VT100 and its kin do that."""
+    rows, column = [[" "] * columns], 0
+    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r?\n|.)", screen):
+        if part in ("\n", "\r\n"):
+            rows, column = [*rows, [" "] * columns], 0
+        elif part in ("\x1b[K", "\x1b[J"):
+            at = min(column, columns - 1)              # behind the last column the cursor stands on it
+            rows[-1][at:] = [" "] * (columns - at)
+        elif part and not part.startswith("\x1b"):
+            rows[-1][min(column, columns - 1)] = part
+            column += 1
+    return ["".join(row) for row in rows if any(cell != " " for cell in row)]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_last_column_is_whole_in_a_table_that_fills_the_terminal(on_screen, redis, running, columns):
+    progress(redis, "450/900 frames " + "of many words " * 9)
+    seen = on_screen("top", "--every", "60")
+    seen.resize(24, columns)
+    screen = until(lambda: (found := seen.shows("runs-1")) and len(rows_of(found, 200)[-1].rstrip()) == columns and found)
+
+    rows = rows_of(screen, columns)
+    (titles, row) = rows[-2:]
+    assert titles.endswith("  SIGN") and re.search(r"  \d\.\d s$", row), rows
+
+
 @pytest.mark.parametrize("key", [b"q", b"\x03"])
 def test_it_shows_what_runs_and_leaves_the_terminal_as_it_was(on_screen, redis, running, key):
     progress(redis, "450/900 frames")
@@ -112,6 +140,18 @@ def test_it_shows_what_runs_and_leaves_the_terminal_as_it_was(on_screen, redis, 
 
     assert code == 0
     assert seen.drawn.count(ENTERS) == seen.drawn.count(LEAVES) == 1
+
+
+def test_nothing_is_estimated_of_a_task_whose_listener_is_silent(on_screen, redis, running, run):  # noqa: F811
+    progress(redis, "450/900 frames")
+    seen = on_screen("top", "--every", "0.2")
+    seen.shows("~1 h")
+
+    redis.read(("ZADD", "blueque_nodes_video", time.time() - 3600, NODE))
+
+    until(lambda: "~1 h" not in seen.shows("450/900 frames"), what="no estimate")
+    assert "450/900 frames" in run("status").stdout and "~1 h" not in run("status").stdout
+    assert "450/900 frames" in run("show", "runs-1").stdout and "left" not in run("show", "runs-1").stdout
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_anew(on_screen, redis, running):

@@ -778,3 +778,12 @@ def test_nothing_to_end_takes_one_step(family):
 
     assert stopping.step(0.0) is None
     assert (stopping.ended, stopping.left) == (0, [])
+
+
+@pytest.mark.parametrize("pid", [0, 1])
+def test_the_tree_of_a_process_that_is_not_known_is_empty_and_not_the_whole_machine(pid):
+    tree = Tree(pid)
+
+    assert tree.look().processes == 0
+    assert tree.living() == set()
+    assert not tree._has_session                       # so that `kill_groups` does nothing

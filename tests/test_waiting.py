@@ -637,10 +637,11 @@ def move(redis):
 
 @pytest.mark.parametrize("change", [set_priority, put_first, move], **NAMED)
 def test_a_task_that_somebody_pops_meanwhile_is_not_put_in_line_a_second_time(redis, other, cli, overtaken, change):
-    enqueue(redis)
-    enqueue(redis, "t2")
-    # As a listener of 1.0.0 does it, which will run whatever it has popped.
-    overtaken(lambda: cli.rpoplpush("blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_9"))
+    for task in ("t0", "t1", "t2"):
+        enqueue(redis, task)
+    # As listeners of 1.0.0 do it, which will run whatever they have popped.
+    places = "blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_9"
+    overtaken(lambda: [cli.rpoplpush(*places) for _ in range(2)])
 
     if change is set_priority:
         change(redis)                                  # it may wait again

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from handlers import ended, files, has_begun, has_moved, pid_of
-from running import ROOT, Programs, children_of, is_there, until
+from running import ROOT, Programs, children_of, is_there, patched, until
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is the check at the start.
 IMPORT = """
@@ -157,6 +157,70 @@ def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_
     assert len(imports(programs)) <= 4, "not one process after the other for nothing"
     become(programs, "")
     until(lambda: run(programs)[0].status == "complete", what="a process without it")
+
+
+def burst(programs, slot):
+    """Run short tasks until several task processes wait, and return these."""
+    def spares():
+        run(programs)
+        waiting = children_of(slot)
+        return waiting if len(waiting) > 2 else set()
+
+    return until(spares, what="several spare processes")
+
+
+@pytest.fixture
+def brief(url, tmp_path):
+    """Programs in which the minute is short."""
+    with Programs(url, tmp_path, patched(spares={"UNNEEDED": 1.0})) as programs:
+        programs.write(IMPORT)
+        become(programs, "")
+        yield programs
+
+
+def test_after_a_burst_all_but_one_of_the_processes_go_and_the_next_task_runs_in_that_one(brief):
+    started = brief.listener("work:run", "--beat", "0.1s")
+    (slot,) = started.slots()
+    waiting = burst(brief, slot)
+
+    until(lambda: len(children_of(slot)) == 1, what="the leaving of all but one")
+
+    (left,) = children_of(slot)
+    blanks = brief.directory / "spool" / "blanks"
+    assert left in waiting
+    until(lambda: [int(path.name) for path in blanks.iterdir()] == [left], what="that what the others had made is gone")
+    assert run(brief)[1] == left
+    assert started.slots() == [slot] and "WARNING" not in started.log
+
+
+def test_the_processes_of_a_burst_go_while_a_long_task_runs(brief):
+    brief.write("""
+        import time
+        from pathlib import Path
+
+        def run(task):
+            while task.parameters == "wait" and not Path("go").exists():
+                time.sleep(0.005)
+    """)
+    (slot,) = brief.listener("work:run", "--beat", "0.1s").slots()
+    burst(brief, slot)
+    task_id = brief.client.get_queue("work").enqueue("wait")
+    until(lambda: brief.client.get_task(task_id).status == "started", what="its start")
+
+    until(lambda: len(children_of(slot)) == 2, what="the leaving of all but one")
+
+    assert brief.client.get_task(task_id).pid in children_of(slot)
+    (brief.directory / "go").touch()
+    assert ended(brief.client, task_id).status == "complete"
+
+
+def test_short_tasks_that_come_now_and_then_have_one_process_ready(programs):
+    started = programs.listener("work:run", environ=patched(spares={"UNNEEDED": 0.0}))
+    (slot,) = started.slots()
+
+    for _ in range(4):
+        run(programs)
+        assert len(until(lambda: children_of(slot), what="the next process")) == 1
 
 
 def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_one(programs):
@@ -353,6 +417,23 @@ def test_a_spawned_task_process_imports_ahead_too(programs):
     task, pid = run(programs)
 
     assert (pid, task.result) == (spare, [spare, spare])
+
+
+def test_a_spawned_task_has_the_room_of_its_listener_for_its_result_when_the_disk_is_full(programs):
+    programs.write("""
+        import errno, os
+
+        def run(task):
+            write = os.pwrite
+            def refuse(*_):
+                os.pwrite = write
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.pwrite = refuse
+            return "done"
+    """)
+    programs.listener("work:run", "--spawn")
+
+    assert run(programs)[0].result == "done"
 
 
 def test_threads_that_an_import_starts_are_there_for_a_spawned_task(programs):

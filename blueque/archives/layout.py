@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,6 +24,7 @@ SUFFIX = ".parquet"
 _MARK, _STAGING, _COMPACT = "_archive.json", "_staging", "_compact"
 # What Hive, and so Spark, does not leave as it is in the name of a partition.
 _ESCAPED = {chr(code) for code in range(1, 32)} | {*"\"#%'*/:=?\\{[]^\x7f"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")      # of a URL, also without slashes behind it: dbfs:/x
 _MAX_NAME = 255                                        # bytes, on every common file system
 
 
@@ -141,8 +143,13 @@ def open_(path: str | os.PathLike[str]) -> Directory:
 
 def _absolute(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
-    if "://" in text:
-        raise ArchiveRefused(text, "is no path: an archive needs a file system on which a rename is atomic")
+    scheme = _SCHEME.match(text)
+    if scheme is not None:
+        raise ArchiveRefused(
+            text,
+            f"{scheme[0]} is not supported: an archive needs a directory on a local or shared file system, where a "
+            f"rename is atomic (if it is the name of a directory here: ./{text})",
+        )
     return os.path.realpath(text)
 
 

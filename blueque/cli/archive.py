@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import show
-from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.progress import Line
+from blueque.cli.states import state_option
 from blueque.places import FINISHED
 
 if TYPE_CHECKING:
@@ -21,62 +22,60 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("pattern", metavar="QUEUE")
 @click.argument("directory")
 @click.option("--older-than", type=DURATION, metavar="DURATION", help="Only tasks that ended at least so long ago: 12h, 7d.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks, the oldest first.")
-@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED),
-              help="Only tasks in this state, may be repeated; else all three.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks of each queue, the oldest first.")
+@state_option(FINISHED, "Only tasks in this state, or these: failed,cancelled; else all three.")
 @click.option("--compact", "is_compacting", is_flag=True, help="Then merge the small files of each day into few large ones.")
 @json_option
 @shared_options
 @pass_invocation
 def archive(
-    invocation: Invocation, queue: str, directory: str, older_than: float | None, limit: int | None, states: Sequence[str],
+    invocation: Invocation, pattern: str, directory: str, older_than: float | None, limit: int | None, states: Sequence[str],
     is_compacting: bool, as_json: bool,
 ) -> None:
     """Move the finished tasks of a queue from Redis into Parquet files.
 
     \b
     blueque archive video.encode /data/archive --older-than 1d
+    blueque archive 'video.*' /data/archive
 
     The files are below DIRECTORY, which is made if need be: queue=video.encode/day=2026-11-21/, by the day, in UTC, on
-    which a task finished. Several queues may share it. A task is deleted from Redis when its file is complete, and not
-    before.
+    which a task finished. Several queues may share it, and a pattern as QUEUE archives one after the other. A task is
+    deleted from Redis when its file is complete, and not before.
 
     Stop or kill it at any time. Run again, it goes on where it was: no task is lost, and none is archived twice. One that is
     requeued meanwhile stays in Redis, and is archived anew when it ends. It needs pip install 'blueque[arrow]'.
     """
     from blueque import archives  # here: --help does without
 
-    _require(invocation, queue)
+    queues = _queues(invocation, pattern)
     client = invocation.client(patience=30.0)          # what is under way should survive a restart of Redis
     screen = _Screen()
     try:
-        done = archives.archive(
-            queue, directory, older_than=older_than, limit=limit, statuses=states or FINISHED, client=client,
-            tell=screen.tell,
-        )
-        screen.clear()
-        merged = archives.compact(directory, tell=screen.tell_merged) if is_compacting else None
+        for queue in queues:
+            done = archives.archive(
+                queue, directory, older_than=older_than, limit=limit, statuses=states or FINISHED, client=client,
+                tell=screen.tell,
+            )
+            screen.clear()
+            is_last = is_compacting and queue == queues[-1]
+            merged = archives.compact(directory, tell=screen.tell_merged) if is_last else None
+            screen.clear()
+            (_print_json if as_json else _print_text)(done, merged)
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):
             show.talk("Stopped. Nothing is lost: run it again, and it goes on where it was.")
         raise
-    screen.clear()
-    if as_json:
-        _print_json(done, merged)
-    else:
-        _print_text(done, merged)
 
 
-def _require(invocation: Invocation, queue: str) -> None:
-    """End the program when there is no such queue, and Redis can be asked."""
+def _queues(invocation: Invocation, pattern: str) -> list[str]:
+    """Return the queues that match; end the program when there is none, and Redis can be asked."""
     client = invocation.client()
-    client.get_queue(queue)                            # is it a name at all?
-    if queue not in client.get_inspector().queues():
-        raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+    client.get_queue(pattern)                          # is it a name at all?
+    return queues_matching(client.get_inspector().queues(), [pattern])
 
 
 def _print_text(done: Archived, merged: Compacted | None) -> None:

@@ -18,6 +18,7 @@ from blueque.cli.failure import ATTENTION, TIMED_OUT
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
+from blueque.cli.states import state_option
 from blueque.errors import InvalidInput, NotCancellable
 from blueque.places import FINISHED
 from blueque.survey import entered
@@ -65,7 +66,7 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
 @click.command(cls=_WithWait, short_help="Have tasks never run, or end them while they run.")
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="All of these: a name, or as 'render.*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice(UNFINISHED), help="But only these; may be repeated.")
+@state_option(UNFINISHED, "But only these: pending,scheduled.")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
 @click.option("--wait", callback=_to_seconds, metavar="[DURATION]", help="Wait until they have ended, so long at most.")

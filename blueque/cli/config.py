@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from blueque import settings
+from blueque import hosts, settings
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
@@ -18,14 +18,9 @@ from blueque.cli.options import Invocation, debug_option, json_option, pass_invo
 from blueque.cli.show import Column
 from blueque.commands import amount
 
-_ENVIRONMENT = {
-    "max_bytes": "BLUEQUE_MAX_BYTES", "listener.spool": "BLUEQUE_SPOOL", "listener.beat": "BLUEQUE_BEAT",
-    "listener.lease": "BLUEQUE_LEASE", "listener.lost_after": "BLUEQUE_LOST_AFTER",
-    "listener.spool_limit": "BLUEQUE_SPOOL_LIMIT", "listener.log_limit": "BLUEQUE_LOG_LIMIT",
-    "statistics.keep": "BLUEQUE_STATISTICS_KEEP",
-}
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
 _SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
+_EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))    # of [listener]: a variable of one overrules the file's other
 _NONE = "-"                                            # a limit that there is not
 
 
@@ -126,8 +121,10 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
     path = invocation.config.path
     yield _address(invocation, lines)
     is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
+    variables = _variables()
+    said = _without_overruled(said, {name for name, variable in variables.items() if environ.get(variable)})
     for name, default in _defaults(environ, is_lottery).items():
-        variable = _ENVIRONMENT.get(name)
+        variable = variables.get(name)
         if variable is not None and environ.get(variable):
             yield Setting(name, environ[variable], "environment", variable)
         elif name in said:
@@ -137,6 +134,29 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
     for name, value in said.items():
         if name != "redis_url" and name not in _defaults(environ, is_lottery):
             yield Setting(name, value, "file", path, lines.get(name))
+
+
+def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Return what the file says and variables leave in effect. given: what variables say."""
+    overruled = set()
+    for pair in _EXCLUSIVE:
+        names = {f"listener.{key}" for key in pair}
+        if names & {*given}:
+            overruled |= names
+    if "listener.run" in overruled:
+        overruled |= {name for name in said if name.startswith("queues.") and name.endswith((".run", ".exec"))}
+    return {name: value for name, value in said.items() if name not in overruled}
+
+
+def _variables() -> dict[str, str]:
+    """Return the variable of the environment for each value that has one, by the name of the value."""
+    from blueque.cli import listener, program, scheduler  # here: it is much, and for this verb only
+
+    found = {"max_bytes": "BLUEQUE_MAX_BYTES", "statistics.keep": "BLUEQUE_STATISTICS_KEEP"}
+    for table, command in (("listener", listener.command), ("scheduler", scheduler.command)):
+        for option in program.settings_of(command):
+            found[f"{table}.{option.name}"] = program.variable(option)
+    return found
 
 
 def _address(invocation: Invocation, lines: Mapping[str, int]) -> Setting:
@@ -158,9 +178,12 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     listener: dict[str, Any] = {
         "slots": 1, "select": "lottery" if is_lottery else "ordered",
         "spool": settings.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "spool_limit": f"{settings.SPOOL_LIMIT:.0%}", "log_limit": amount(settings.LOG_LIMIT), "keep": show.span(KEEP),
+        "host": hosts.default_name(), "spool_limit": f"{settings.SPOOL_LIMIT:.0%}",
+        "log_limit": amount(settings.LOG_LIMIT), "keep": show.span(KEEP),
         "beat": show.span(timing.beat), "lease": show.span(timing.lease),
         "lost_after": show.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
+        "run": None, "exec": None, "task_redis": None, "until_empty": False, "max_runtime": None,
+        "log_format": settings.LOG_FORMATS[0],
         "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
         "stall_limit": None, "memory_limit": None, "grace": show.span(settings.GRACE), "lead": 0,
     }
@@ -172,6 +195,7 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "max_bytes": settings.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
         **{f"retention.{status}": keep for status, keep in retention.items()},
         "statistics.keep": f"{settings.STATISTICS_KEEP} d", "show.redact": [],
+        "scheduler.log_format": settings.LOG_FORMATS[0],
     }
 
 

@@ -14,6 +14,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
+from blueque.cli.states import state_option
 from blueque.errors import NotFinished
 from blueque.places import FINISHED, Place
 from blueque.settings import Keep
@@ -70,7 +71,7 @@ def delete(invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: b
 
 @click.command()
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice(FINISHED), help="Only these; may be repeated.")
+@state_option(FINISHED, "Only tasks in this state, or these: failed,cancelled.")
 @click.option("--older", type=DURATION, metavar="AGE", help="Those that ended so long ago: 12h, 7d.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="But not the newest N of each queue and state.")
 @dry_run_option

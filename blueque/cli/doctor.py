@@ -50,11 +50,13 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     exit code is 75 if there is a failure or a warning.
     """
     the_doctor = invocation.client().get_doctor()
-    checks = the_doctor.check()
+    checks = the_doctor.check(settle)
     report = the_doctor.audit(settle)
     fixed: list[Finding] = []
     if fix:
         report = _repair(the_doctor, report, settle, fixed)
+    for finding in report.findings:
+        invocation.wrong_types.found.pop(finding.key, None)     # said once
     levels = [*(check.level for check in checks), *(_level(finding) for finding in report.findings)]
     if as_json:
         _print_json(invocation, checks, report, fixed)

@@ -14,7 +14,15 @@ from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import DURATION, LAST_SECOND, TIME, Invocation, limit_options, pass_invocation, shared_options
+from blueque.cli.options import (
+    DURATION,
+    LAST_SECOND,
+    TIME_TO_COME,
+    Invocation,
+    limit_options,
+    pass_invocation,
+    shared_options,
+)
 from blueque.errors import InvalidInput
 from blueque.json_text import as_json, as_text
 
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
 @click.option("--text", "is_text", is_flag=True, help="What is given is no JSON but a string: send it untouched.")
 @click.option("--lines", "is_lines", is_flag=True, help="One task for each line of the file or of standard input.")
-@click.option("--at", "eta", type=TIME, metavar="TIME", help="When due: Unix seconds, or 2030-01-31T08:00:00+01:00.")
+@click.option("--at", "eta", type=TIME_TO_COME, metavar="TIME", help="When due: 2030-01-31T08:00, 'tomorrow 08:00'.")
 @click.option("--in", "delay", type=DURATION, metavar="DURATION", help="When due, from now: 90, 30s, 2h, 1d12h.")
 @click.option("--key", metavar="TEXT", help="The same key is the same task: none is made if there is one.")
 @click.option("--key-field", metavar="NAME", help="With --lines: the field of the JSON objects that is the key of each.")
@@ -112,7 +120,7 @@ def enqueue(
 def warn_of_nobody(client: Client, queue: str) -> None:
     """Say so when a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
-        show.talk(f"No listener serves {queue} now, so it waits: {commands.serve(queue)}")
+        show.talk(f"No listener serves {queue} yet, so it waits. Start one: {commands.serve(queue)}")
 
 
 def _is_watched() -> bool:

@@ -25,8 +25,9 @@ from blueque.cli.failure import (
     Failure,
 )
 from blueque.cli.options import Invocation
-from blueque.cli.show import clean
+from blueque.cli.show import talk
 from blueque.errors import (
+    CLUSTER,
     ArchiveRefused,
     BatchFailed,
     BatchTaken,
@@ -97,6 +98,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it takes nothing: see its log."),
     "NOREPLICAS": (AWAY, "Redis misses its replicas, so it takes nothing."),
     "WRONGTYPE": (CONFIGURATION, "A key named blueque_... is of another type: does another program use this database?"),
+    **dict.fromkeys(CLUSTER, (CONFIGURATION, "Use a Redis that is no cluster; it may have replicas.")),
     "ERR": (CONFIGURATION, "See the number of the database and the password in the address, and the server's version."),
 }
 
@@ -110,6 +112,7 @@ def run(command: click.Command, program: str) -> NoReturn:
     sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)
     invocation = Invocation()
     code = _invoke(command, program, invocation)
+    _print_lines(*(f"{program}: {sentence}" for sentence in invocation.wrong_types.sentences()))
     _flush_or_forget()
     sys.exit(code)
 
@@ -189,7 +192,8 @@ def _origin(invocation: Invocation) -> str:
 
 def _print_lines(*lines: str) -> None:
     try:
-        click.echo("\n".join(clean(line) for line in lines if line), err=True)
+        for line in filter(None, lines):
+            talk(line)
     except OSError:                                    # nobody listens: the exit code has to do
         pass
 

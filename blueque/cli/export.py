@@ -18,6 +18,7 @@ from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
+from blueque.cli.states import state_option
 from blueque.cli.tasks import as_item
 from blueque.places import FINISHED, STATUSES
 from blueque.survey import entered
@@ -37,8 +38,7 @@ CSV_COLUMNS = (
 
 @click.command(short_help="Write tasks as JSON lines, or as CSV.")
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice((*STATUSES, "all")),
-              help="Only these; may be repeated; else complete, failed and cancelled ones.")
+@state_option((*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")
 @click.option("--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Into this file, which is there when it is whole.")

@@ -7,11 +7,13 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_words, usual_of
 from blueque.estimate import LATE
 from blueque.lines import parse_needs
 from blueque.places import HELD, LOST
+from blueque.settings import LEASE
 from blueque.task import FIELDS, Task
 from blueque.wording import ago
 
@@ -47,7 +49,7 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
         "needs": _needs(task), "where": _where(task), "devices": task.fields.get("devices"),
         "lock": _lock(task),
         **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
-        "progress": _progress(task, now), "checkpoint": _checkpoint(task, signs), "usual": _usual(signs),
+        "progress": _progress(task, signs), "checkpoint": _checkpoint(task, signs), "usual": _usual(signs),
         "signs": _signs(task, signs), "cancel": _cancel(task, now),
         "lost": _lost(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
@@ -67,7 +69,7 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
     """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the names of their fields."""
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
-    found |= {"parameters": hide(_value(task, "parameters")), "result": _value(task, "result")}
+    found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
     found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:
@@ -77,7 +79,7 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     return found | ({"other": others} if others else {})
 
 
-def _value(task: Task, name: str) -> Any:
+def value_of(task: Task, name: str) -> Any:
     """Return parameters or result as they were given; as text what JSON could not say again."""
     try:
         value = getattr(task, name)
@@ -129,8 +131,10 @@ def _where(task: Task) -> str | None:
 
 def _signs(task: Task, signs: Signs) -> str | None:
     """Return when who has to do with it was last heard of."""
+    is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
     told = {"listener": signs.beat, "progress": task.progress_at if task.status in HELD else None, "output": signs.printed}
-    return ", ".join(f"{name} {ago(signs.now - at)}" for name, at in told.items() if at is not None) or None
+    heard = [f"{name} {ago(signs.now - at)}" for name, at in told.items() if at is not None]
+    return ", ".join([*(["its process is gone"] if is_gone else []), *heard]) or None
 
 
 def _needs(task: Task) -> str | None:
@@ -149,11 +153,12 @@ def _lock(task: Task) -> str | None:
     return f"holds {held}" if held is not None and task.status in HELD else None
 
 
-def _progress(task: Task, now: float) -> str | None:
-    text = progress_words(task)
+def _progress(task: Task, signs: Signs) -> str | None:
+    text, now = progress_words(task), signs.now
     if text is None or task.progress_at is None:
         return text
-    left = left_of(task, now)[1]
+    is_heard = signs.beat is not None and now - signs.beat <= LEASE
+    left = left_of(task, now)[1] if is_heard else None
     words = "" if left is None else f"  {left}" if left == LATE else f"  {left} left"
     return f"{text}  ({show.span(now - task.progress_at)} ago){words}"
 

@@ -37,9 +37,9 @@ def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[st
     blueque failures
     blueque failures render.4k --last 1d --json
 
-    ATTEMPTS counts attempts that failed on these days, in UTC, whether another followed or not; not those of listeners of
-    1.0.0. FAILED is how many tasks are failed now, whenever that was; of each queue the newest 1,000 are looked at, fewer of
-    many queues.
+    ATTEMPTS counts attempts that failed on these days, in UTC, whether another followed or not; not those that raised
+    RetryLater or HandBack, nor those of listeners of 1.0.0. FAILED is how many tasks are failed now, whenever that was; of
+    each queue the newest 1,000 are looked at, fewer of many queues.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])

@@ -11,7 +11,7 @@ import click
 from blueque.cli import show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.named import queues_named
+from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column
 from blueque.feeds import number, state_of
@@ -49,7 +49,7 @@ def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, i
     """
     client = invocation.client()
     if forgotten is None:
-        _list(client, queues_named(client.get_inspector(), names), as_json)
+        _list(client, queues_matching(client.get_inspector().queues(), names), as_json)
         return
     if len(names) != 1:
         raise click.UsageError("--forget wants one queue: blueque feeds QUEUE --forget NAME")

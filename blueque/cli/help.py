@@ -7,6 +7,7 @@ import click
 from blueque.cli import failure, show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, pass_invocation, shared_options
+from blueque.cli.states import ALIASES
 
 EXIT_CODES = {
     0: "done; of wait and run: the task is complete",
@@ -38,6 +39,7 @@ STATES = {
 LISTENERS = {
     "up": "it takes tasks",
     "draining": "it takes nothing new, and leaves when its task has ended",
+    "paused": "it takes nothing until blueque node resume; the task that it has goes on",
     "silent": "its beat has stood still for its lease: it hangs, its machine is away, or Redis is, from there",
     "unattended": "a program uses it as a library: it does not beat, and nobody can tell whether it lives",
     "1.0.0": "it is of that version, which tells nothing of itself",
@@ -65,22 +67,42 @@ WORDS = {
     "poison": "an error type: it was lost too often to be tried again. See: blueque show ID",
     "overdue": "it is scheduled, its time has come, and nobody has put it in line: start blueque-scheduler",
 }
+# Things that have no state.
+THINGS = {
+    "attempt": "one run of a task, numbered from 1; a retry is the next attempt. See: blueque history ID",
+    "beat": "what a listener writes into Redis every 10 s, or --beat, to show that it lives",
+    "feed": "a file or directory whose rows become tasks little by little, for more than Redis could hold",
+    "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
+    "handler": "the Python callable (--run) or the program (--exec) that a listener runs for each task",
+    "host": "a machine that listeners run on. See: blueque node ls",
+    "key": "a name for the work of a task, given by who enqueues it: the same key in the same queue is the same task",
+    "lease": "the time without a beat after which a listener counts as silent: 60 s, or --lease",
+    "line": "the tasks of a queue that wait with the same priority and the same needs, the oldest first",
+    "listener": "a process that takes one task at a time from its queues and watches over it: blueque-listener QUEUE",
+    "node": "a listener as Redis knows it, by the name of its host and its process: HOST_PID",
+    "policy": "when a task that failed is run again by itself: --retry",
+    "run": "many tasks that are enqueued under one name, so that each of their keys makes one task in it: --run NAME",
+    "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
+    "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
+}
 _TOPICS = {
     "exit-codes": {f"{code:3}": meaning for code, meaning in EXIT_CODES.items()}, "states": STATES, "listeners": LISTENERS,
+    "words": dict(sorted({**WORDS, **THINGS}.items())),
 }
 
 
 @click.command("help", short_help="Explain a verb, all verbs, exit codes, states, or one word.")
-@click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | WORD]")
+@click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]")
 @shared_options
 @pass_invocation
 @click.pass_context
 def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, ...]) -> None:
-    """Explain a verb, all verbs in a line each, the exit codes, the states of tasks or listeners, or one word of these.
+    """Explain a verb, all verbs in a line each, the exit codes, the states of tasks or listeners, or one word.
 
     \b
     blueque help verbs
     blueque help exit-codes
+    blueque help words
     blueque help started
     blueque help node drain
     """
@@ -89,16 +111,23 @@ def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, 
     if topic is not None:
         width = max(map(len, topic))
         for name, meaning in topic.items():
-            click.echo(f"{name:<{width}}  {meaning}")
+            show.print_wrapped(meaning, f"{name:<{width}}  ")
         return
     if words and (meanings := _meanings(" ".join(words).lower())):
-        click.echo("\n".join(meanings))
-        return
+        for meaning in meanings:
+            show.print_wrapped(meaning)
+        if not isinstance(outer.command, click.Group) or words[0] not in outer.command.list_commands(outer):
+            return
+        click.echo()                                   # it is a verb, too
     click.echo(_of_verb(outer, outer.command, words))
 
 
 def _meanings(word: str) -> list[str]:
-    """Return what a word means, in a line each; of one that is none, or that of a verb, nothing."""
+    """Return what a word means, in a line each; of one that is none of ours, nothing."""
+    if word in ALIASES and word not in {*STATES, *WORDS}:
+        return [f"{word}: the state is called {ALIASES[word]}", *_meanings(ALIASES[word])]
+    if word in THINGS:
+        return [f"{word}: {THINGS[word]}"]
     found = [f"{word}, {of}: {meanings[word]}" for of, meanings in (
         ("of a task", STATES), ("of a listener", LISTENERS), ("of a task", WORDS)
     ) if word in meanings]
@@ -126,7 +155,7 @@ def _unknown(context: click.Context, command: click.Command, words: tuple[str, .
     from blueque.cli.main import hint, like  # here: that module is the program itself
 
     known = command.list_commands(context) if isinstance(command, click.Group) else []
-    topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS]
+    topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS, *THINGS]
     more = hint(word, [*known, *topics]) if word == words[0] else like(word, known)
     return f"there is no verb {show.clean(' '.join(words))!r}, and no such word{more and f'.{more}'}"
 
@@ -136,7 +165,7 @@ def _of_verb(context: click.Context, command: click.Command, words: tuple[str, .
     for word in words:
         found = command.get_command(context, word) if isinstance(command, click.Group) else None
         if found is None:
-            raise Failure(USAGE, _unknown(context, command, words, word), "See: blueque help help")
+            raise Failure(USAGE, _unknown(context, command, words, word), "See: blueque help verbs, blueque help words")
         command = found
         context = click.Context(command, parent=context, info_name=word)
     return command.get_help(context)

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import show
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.named import queues_named
+from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.cli.tasks import find_one
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.history import Event
 
-_WORDS = {"released": "handed back"}                   # what people call it; JSON has the name
+_WORDS = {"released": "handed back", "put_first": "put first"}                   # what people call it; JSON has the name
 _REASONS = {
     "drain": "its listener drains", "stopped": "its listener was stopped", "needs_taken": "what it needs was taken",
     **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
@@ -32,11 +32,12 @@ _COLUMNS = [
     Column("WHEN"), Column("AFTER", True), Column("ATTEMPT", True), Column("EVENT"), Column("BY", can_shrink=True),
     Column("FACTS", can_shrink=True),
 ]
+ROOM, OTHERS, INDENT = 30, 100, " " * 4                # columns for FACTS at least, and of the other columns
 
 
 @click.command(short_help="Show what has happened to a task, or happens in queues.")
 @click.argument("prefix", required=False, metavar="[ID]")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="What happens in this queue from now on.")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="What happens in these queues from now on.")
 @json_option
 @shared_options
 @pass_invocation
@@ -54,7 +55,7 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
         raise click.UsageError("give the ID of a task, or --queue QUEUE")
     client = invocation.client()
     if prefix is None:
-        _follow(client, queues_named(client.get_inspector(), queues), as_json, invocation.is_utc)
+        _follow(client, queues_matching(client.get_inspector().queues(), queues), as_json, invocation.is_utc)
         return
     task_id = find_one(client.get_inspector(), prefix)
     found = client.get_history(task_id)
@@ -66,8 +67,20 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:
         rows.insert(found.early, ("...", "", "", f"{found.missing} left out", "", ""))
-    for line in show.table(_COLUMNS, rows):
+    _print(rows)
+
+
+def _print(rows: Sequence[Sequence[str]]) -> None:
+    """Print the table; on a terminal facts that are too long for their column stand below their row, whole."""
+    room = max(ROOM, show.terminal_width() - OTHERS) if show.is_terminal() else None
+    below = [show.clean(facts) if room is not None and show.width(facts) > room else "" for *_, facts in rows]
+    cells = [(*row[:-1], "" if long else row[-1]) for row, long in zip(rows, below, strict=True)]
+    title, *lines = show.table(_COLUMNS, cells)
+    click.echo(title)
+    for line, facts in zip(lines, below, strict=True):
         click.echo(line)
+        if facts:
+            show.print_wrapped(facts, INDENT)
 
 
 def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
@@ -92,14 +105,25 @@ def _facts(event: Event) -> str:
     eta = told.pop("eta", None)
     if isinstance(eta, (int, float)):
         words.append(f"due after {span(eta - event.at)}" if eta > event.at else f"was due {span(event.at - eta)} before")
+    began = told.pop("began", None)
+    if began is not None:
+        words.append(f"began {_ago(event, began)}")
     kind, error = told.pop("error_type", None), told.pop("error", None)
     if error is not None:
         words.append(str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}")
-    reason = told.pop("reason", None) if event.event == "released" else None
+    reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
     if reason is not None:
         words.append(_REASONS.get(str(reason), str(reason)))
     words += [f"{name} {value}" for name, value in told.items()]
     return ", ".join(words)
+
+
+def _ago(event: Event, began: Any) -> str:
+    """Return how long before an event an attempt had begun: its time is text of Redis."""
+    try:
+        return f"{span(max(event.at - float(began), 0.0))} before"
+    except (TypeError, ValueError):                    # written by another program
+        return str(began)
 
 
 def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) -> None:

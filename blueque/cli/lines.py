@@ -26,7 +26,8 @@ READ = 1 << 16
 
 Read = Callable[[bytes], Any]
 
-_KINDS = {int: "a number", float: "a number", bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
+# What JSON has, and is no key.
+_KINDS = {float: "a number with a fraction", bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
 
 
 class Lines:
@@ -74,9 +75,8 @@ class Lines:
         if not isinstance(value, dict) or self._key_field not in value:
             raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
         key = value[self._key_field]
-        if not isinstance(key, str):
-            kind = _KINDS.get(type(key), type(key).__name__)
-            raise InvalidInput(f"the field {self._key_field!r} holds {kind}; a key must be text")
+        if type(key) in _KINDS:
+            raise InvalidInput(f"the field {self._key_field!r} holds {_KINDS[type(key)]}; a key is text or a whole number")
         require_key(key, f"the key in {self._key_field!r}")
 
 

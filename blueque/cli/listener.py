@@ -6,16 +6,19 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from blueque import settings
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
     DURATION,
+    WITH_SHORT_HELP,
+    HostName,
     Invocation,
     LogLimit,
     Room,
@@ -27,24 +30,28 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
-from blueque.config import MAX_SLOTS, ON_TERM
+from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
+from blueque.config import LIMITS, MAX_SLOTS, ON_TERM, shown_path
 from blueque.errors import InvalidInput
 from blueque.limits import fields
 from blueque.lines import require_resources
-from blueque.process import is_in_container
+from blueque.process import is_in_container, keep_in_memory
+from blueque.rereading import ANSWER_TO, complete_environment
 from blueque.resources import GPU
 from blueque.selection import NAMES, require_weight
-from blueque.settings import BEAT, LEASE, LOST_AFTER, Timing
+from blueque.settings import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
     from blueque.retry import Retry
 
+# Variables that a task inherits: programs other than blueque-listener go by them as well.
+_FOR_ALL = {f"BLUEQUE_{name}" for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")}
 KEEP = 7 * 86400.0                                     # seconds for which the files of a past attempt stay
 
 
-class _WithProgram(click.Command):
+class _Listener(Program):
     """A command whose --exec takes all that follows, options of the program included."""
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
@@ -56,14 +63,28 @@ class _WithProgram(click.Command):
             if not program:
                 raise click.UsageError("--exec needs a program", ctx)
         rest = super().parse_args(ctx, own)
-        ctx.params["program"] = program
+        if program is not None:
+            ctx.params["exec"] = program
+            ctx.set_parameter_source("exec", ParameterSource.COMMANDLINE)
         return rest
 
 
-@click.command(cls=_WithProgram)
+class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A program and its arguments, as a variable has them."""
+
+    name = "command"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        try:
+            return value if isinstance(value, list) else parse_program(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(cls=_Listener, context_settings=WITH_SHORT_HELP)
 @click.argument("queues", metavar="QUEUE[=WEIGHT]...", nargs=-1, required=True)
-@click.option("--run", "handler", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
-@click.option("--exec", "program", metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
+@click.option("--run", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
+@click.option("--exec", type=_Words(), metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
 @click.option(
     "--select", type=click.Choice(NAMES),
     help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
@@ -75,11 +96,20 @@ class _WithProgram(click.Command):
     "of the same --spool.",
 )
 @click.option(
-    "--warm/--no-warm", "is_warm", default=None,
+    "--warm/--no-warm", default=None,
     help="Import the callable before there is a task; the default, unless the node has gpu.",
 )
-@click.option("--spawn", "is_spawned", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
+@click.option("--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
 @click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in each slot, for all its tasks.")
+@click.option(
+    "--task-redis/--no-task-redis", default=None,
+    help="Which tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. Else callables only, for "
+    "Client().",
+)
+@click.option(
+    "--host", type=HostName(), metavar="NAME",
+    help="What node ids call this host; else BLUEQUE_HOST, its full name, or its short one if that is localhost.",
+)
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
 @click.option(
@@ -116,27 +146,7 @@ def command(
     invocation: Invocation,
     /,
     queues: tuple[str, ...],
-    select: str | None,
-    handler: str | None,
-    program: list[str] | None,
-    slots: int | None,
-    resources: tuple[str, ...],
-    is_warm: bool | None,
-    is_spawned: bool,
-    preload: tuple[str, ...],
-    spool: str | None,
-    keep: float | None,
-    spool_limit: float | None,
-    log_limit: int | None,
-    beat: float | None,
-    lease: float | None,
-    lost_after: float | None,
-    on_term: str | None,
-    until_empty: bool,
-    max_runtime: float | None,
-    log_format: str,
-    retry: Retry | None,
-    **limits: float | None,
+    **_: Any,
 ) -> None:
     """Take tasks from each QUEUE and run each task in a process of its own.
 
@@ -151,6 +161,14 @@ def command(
     its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name holds an =, add a weight of
     1: a=x=1. A blueque.toml may say all this, and more of each queue; what is said here goes before it.
 
+    What runs the tasks can stand in blueque.toml, for all queues or for each its own, or in BLUEQUE_RUN or BLUEQUE_EXEC:
+
+    \b
+    [queues."video.encode"]
+    run = "mypackage.tasks:encode"
+
+    So can every option here: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
+
     The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
     environment; its last line of output, or the file `result` in that directory, is the result.
@@ -163,50 +181,104 @@ def command(
     SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: read blueque.toml again, for tasks to come.
     SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
     """
-    if (handler is None) == (program is None):
-        raise click.UsageError("say what to do with a task: either --run MODULE:CALLABLE or --exec PROGRAM [ARGS]...")
-    if program is not None and (is_spawned or preload):
-        raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
-    if is_spawned and preload:
-        raise click.UsageError("--preload is for forks: a fresh interpreter (--spawn) imports everything itself")
-    _refuse_swallowed(program or [])
-    program = program[1:] if program and program[0] == "--" else program
-    config, client = invocation.config, invocation.client()    # refuses a bad address; does not connect
-    said = config.listener
-    amounts = _amounts(resources) or said.get("resources", {})
-    names, weights, select = _chosen(client, config, queues, select)
+    config, client = invocation.config, invocation.client()    # refuse a mistake in the file, and a bad address
+    context, said = click.get_current_context(), config.listener
+    options = given(context)
+    named = _named(client, queues)
+    handlers = _handlers(context, config, named)
+    weights, select = _chosen(config, named, options.get("select"))
+    values = {**said, **options, **_importing(context, said, handlers)}
+    amounts = _amounts(context, options["resources"]) if "resources" in options else said.get("resources", {})
+    names, limits = [*named], _limits(options)
+    policy, on_term = values.get("retry"), values.get("on_term") or ("drain" if is_in_container() else "leave")
     url, source = invocation.address()
-    timing = Timing(said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER))
+    spool_limit, log_limit = _room(said, options)
+    _become_master({
+        "queues": names, "select": select, "weights": weights, "slots": values.get("slots", 1),
+        "redis_url": url, "url_source": source, "max_bytes": client.max_bytes,
+        "spool": values.get("spool") or settings.spool(), "keep": values.get("keep", KEEP),
+        "spool_limit": spool_limit, "log_limit": log_limit, "handlers": handlers,
+        "limits": _held_to({**said.get("limits", {}), **limits}), "timing": _timing(config, options),
+        "retry": policy.to_text() if policy else None, "on_term": on_term, "resources": amounts,
+        "is_warm": values.get("warm", GPU not in amounts), "is_spawned": values.get("spawn", False),
+        "preload": values.get("preload", ()), "of_queues": _of_queues(config, names, options.get("retry"), limits),
+        "retention": client.retention_rules(names),
+        "statistics_keep": settings.statistics_keep(otherwise=config.statistics_keep), "config": config.path,
+        "until_empty": values.get("until_empty", False), "max_runtime": values.get("max_runtime"),
+        "log_format": values.get("log_format", LOG_FORMATS[0]),
+        "host": values.get("host"), "task_redis": values.get("task_redis"),
+        "environ": {name: os.environ[name] for name in _NOT_FOR_TASKS if name in os.environ},
+    })
+
+
+# A listener that a task starts is another one: it goes by its own options and file, not by the variables of this one.
+_NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
+
+
+def _handlers(context: click.Context, config: Config, queues: Iterable[str]) -> dict[str, HandlerName]:
+    """Return what runs the tasks of each queue. Ends the program when nothing does."""
+    refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
+    found = nearest(context, {}, "run", "exec")
+    if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
+        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("spawn", "preload")):
+            raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
+        _refuse_swallowed(found["exec"])
+        found["exec"] = found["exec"][found["exec"][0] == "--" :]
+    said = HandlerName(**{key: config.listener[key] for key in ("run", "exec") if key in config.listener})
+    handlers = {
+        queue: HandlerName(**found) if found else config.queue(queue).handler or said for queue in queues
+    }
+    for queue, name in handlers.items():
+        if not any(name):
+            raise Failure(CONFIGURATION, *_no_handler(queue))
+    return handlers
+
+
+def _no_handler(queue: str) -> tuple[str, str, str, str]:
+    """Return what is wrong, and the three ways to mend it."""
+    return (
+        f"nothing says what to run for the tasks of queue {queue!r}. Name a callable or a program in one of three ways:",
+        "an option: --run MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
+        f'blueque.toml: run = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
+        "a variable: BLUEQUE_RUN=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
+    )
+
+
+def _importing(
+    context: click.Context, said: Mapping[str, Any], handlers: Mapping[str, HandlerName]
+) -> dict[str, Any]:
+    """Return how task processes come to their callables: `spawn` and `preload`."""
+    found = nearest(context, said, "spawn", "preload")
+    if found.get("spawn") and found.get("preload"):
+        refuse_both(context, "spawn", "preload", "--preload is for forks, a fresh interpreter imports everything itself")
+    is_for_any = any(name.run for name in handlers.values())
+    return {"spawn": bool(is_for_any and found.get("spawn")), "preload": found.get("preload", ()) if is_for_any else ()}
+
+
+def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
+    said = config.listener
+    otherwise = Timing(said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER))
     try:
-        timing = settings.timing(beat, lease, lost_after, otherwise=timing)
-        given = fields(**limits)  # type: ignore[arg-type]  # what the options have made of them
+        return settings.timing(options.get("beat"), options.get("lease"), options.get("lost_after"), otherwise=otherwise)
     except InvalidInput as error:
         named = " and ".join(name for name in Timing._fields if name in said)
         raise Failure(CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)) from error
-    if is_warm is None:
-        is_warm = said.get("warm", GPU not in amounts)
-    if program is None and not is_spawned and not preload:
-        is_spawned, preload = said.get("spawn", False), () if said.get("spawn") else tuple(said.get("preload", ()))
-    policy = said.get("retry") if retry is None else retry
-    choices = [
-        names, select, weights, slots or said.get("slots", 1), url, source,
-        spool or settings.spool(otherwise=said.get("spool")), client.max_bytes,
-        said.get("keep", KEEP) if keep is None else keep, *_room(said, spool_limit, log_limit), handler, program,
-        _held_to({**said.get("limits", {}), **given}), timing, policy.to_text() if policy else None,
-        on_term or said.get("on_term") or ("drain" if is_in_container() else "leave"),
-        amounts, is_warm, is_spawned, preload, _of_queues(config, names, retry, given),
-        client.retention_rules(names), settings.statistics_keep(otherwise=config.statistics_keep), config.path,
-        until_empty, max_runtime, log_format,
-    ]
-    _become_master(choices)
 
 
-def _room(said: Mapping[str, Any], spool_limit: float | None, log_limit: int | None) -> tuple[float, int]:
+def _limits(options: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return the limits that options and variables say."""
+    try:
+        return fields(**{name: options[name] for name in LIMITS if name in options})
+    except InvalidInput as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+
+
+def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, int]:
     """Return how much room the spool may take, and each file that a task prints to."""
     try:
         return (
-            spool_limit or settings.spool_limit(otherwise=said.get("spool_limit")),
-            log_limit or settings.log_limit(otherwise=said.get("log_limit")),
+            options.get("spool_limit") or settings.spool_limit(otherwise=said.get("spool_limit")),
+            options.get("log_limit") or settings.log_limit(otherwise=said.get("log_limit")),
         )
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
@@ -226,7 +298,7 @@ def _refuse_swallowed(program: Sequence[str]) -> None:
 
 
 def _of_queues(
-    config: Config, names: Sequence[str], retry: Retry | None, given: Mapping[str, int | float]
+    config: Config, names: Sequence[str], retry: Retry | None, options: Mapping[str, int | float]
 ) -> dict[str, list[object]]:
     """Return, of each queue of which the file says something, what its tasks are held to: limits and policy."""
     found: dict[str, list[object]] = {}
@@ -234,7 +306,7 @@ def _of_queues(
         if name in config.queues:
             its = config.queues[name]
             policy = next((one for one in (retry, its.retry, config.listener.get("retry")) if one is not None), None)
-            limits = {**config.listener.get("limits", {}), **its.limits, **given}
+            limits = {**config.listener.get("limits", {}), **its.limits, **options}
             found[name] = [_held_to(limits), policy.to_text() if policy else None]
     return found
 
@@ -245,16 +317,13 @@ def _held_to(limits: Mapping[str, int | float | None]) -> list[int | float | Non
     return [*most, limits.get("grace", settings.GRACE), limits.get("lead", 0.0)]
 
 
-def _chosen(
-    client: Client, config: Config, words: Sequence[str], select: str | None
-) -> tuple[list[str], dict[str, float], str]:
-    """Return the queues, their weights, and how to choose among them."""
-    names: list[str] = []
-    weights: dict[str, float] = {}
+def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
+    """Return the queues in the arguments, and their weights; None: it has none."""
+    found: dict[str, float | None] = {}
     for word in words:
         queue, sign, number = word.rpartition("=")
         try:
-            weight = require_weight(float(number)) if sign else 1.0
+            weight = require_weight(float(number)) if sign else None
         except InvalidInput as error:
             raise click.UsageError(f"{word!r}: {error}") from error
         except ValueError as error:
@@ -263,44 +332,57 @@ def _chosen(
                 f"weight of 1, {word + '=1'!r}"
             ) from error
         name = queue if sign else word
-        if name in names:
+        if name in found:
             raise click.UsageError(f"queue {name!r} is named twice")
         client.get_queue(name)                         # refuses a bad name
-        names.append(name)
-        if sign:
-            weights[name] = weight
-    known = {name: its for name in names if (its := config.queue(name).weight) is not None}
+        if set("*?[") & set(name):
+            click.echo(f"blueque-listener: {name!r} is taken for the name of one queue, not for a pattern", err=True)
+        found[name] = weight
+    return found
+
+
+def _chosen(
+    config: Config, named: Mapping[str, float | None], select: str | None
+) -> tuple[dict[str, float], str]:
+    """Return the weights of the queues, and how to choose among them."""
+    weights = {name: weight for name, weight in named.items() if weight is not None}
+    known = {name: its for name in named if (its := config.queue(name).weight) is not None}
     if select is None:
         select = "lottery" if weights else config.listener.get("select") or ("lottery" if known else "ordered")
     heavy = next((name for name, weight in weights.items() if weight != 1), None)
     if select != "lottery" and heavy is not None:
         raise click.UsageError(f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery")
-    return names, {**known, **weights}, select
+    return {**known, **weights}, select
 
 
-def _amounts(words: Sequence[str]) -> dict[str, int]:
-    """Return how much of each resource there is."""
+def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
+    """Return how much of each resource there is, as the options or the variable say."""
     amounts: dict[str, str] = {}
-    for word in words:
-        name, _, amount = word.partition("=")
-        if not amount or name in amounts:
-            raise click.UsageError(f"--resource {word}: " + ("named twice" if amount else "write NAME=AMOUNT"))
-        amounts[name] = amount
     try:
+        for word in words:
+            name, _, amount = word.partition("=")
+            if not amount or name in amounts:
+                raise InvalidInput(f"{word}: " + ("named twice" if amount else "write NAME=AMOUNT"))
+            amounts[name] = amount
         return require_resources(amounts)
     except InvalidInput as error:
+        if context.get_parameter_source("resources") is ParameterSource.ENVIRONMENT:
+            raise Failure(CONFIGURATION, f"BLUEQUE_RESOURCES: {error}") from error
         raise click.UsageError(f"--resource: {error}") from error
 
 
-def _become_master(choices: list[object]) -> None:
+def _become_master(choices: dict[str, Any]) -> None:
     from blueque.listener_main import CHOICES, Choices, check_work  # here: --help does without
-    from blueque.rereading import ANSWER_TO
 
+    for name in (*choices["environ"], "BLUEQUE_REDIS_URL"):
+        os.environ.pop(name, None)                     # no task inherits it; nor has the list of processes the password
+    if os.environ.get("REDIS_URL") == choices["redis_url"]:     # another address may be of another service
+        del os.environ["REDIS_URL"]
     if ANSWER_TO in os.environ:                        # a master asks what it should do from now on
         descriptor = int(os.environ.pop(ANSWER_TO))
         os.set_inheritable(descriptor, False)
         sys.path.insert(0, os.getcwd())
-        if (refusal := check_work(Choices(*choices))) is not None:  # type: ignore[arg-type]  # as they come from JSON
+        if (refusal := check_work(Choices(**choices))) is not None:
             raise Failure(CONFIGURATION, refusal)
         with open(descriptor, "w") as answer:
             answer.write(json.dumps(choices) + "\n")
@@ -308,7 +390,7 @@ def _become_master(choices: list[object]) -> None:
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
     arguments = [sys.executable, "-P", "-m", "blueque.listener_main", *_without_url(sys.argv[1:])]
     try:
-        os.execve(sys.executable, arguments, {**os.environ, CHOICES: json.dumps(choices)})
+        os.execve(sys.executable, arguments, {**os.environ, CHOICES: str(keep_in_memory(json.dumps(choices)))})
     except OSError as error:
         raise Failure(CONFIGURATION, f"cannot run {sys.executable}: {error.strerror}") from error
 
@@ -325,6 +407,7 @@ def _without_url(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the blueque-listener program."""
+    complete_environment()
     run(command, "blueque-listener")
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blueque import process, tail
+from blueque import hosts, process, tail
 from blueque.attempt import Attempt
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.records import last_words
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     """Yield all that an attempt has printed, from its files, if they are here."""
     number, host, path = _directory_of(task, attempt)
-    if host != process.host_name():
+    if not _is_here(task, host):
         which = f" --attempt {attempt}" if attempt else ""
         raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
     if not os.path.isdir(path):
@@ -51,7 +51,13 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
         return number, *known[number]
     for host, path in known.values():                  # it may have run on the same node
         beside = os.path.join(os.path.dirname(path), str(number))
-        if host == process.host_name() and os.path.isdir(beside):
+        if _is_here(task, host) and os.path.isdir(beside):
             return number, host, beside
     places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
     raise Failure(MISSING, f"nobody knows where the files of attempt {number} are", f"Known are those of attempt {places}")
+
+
+def _is_here(task: Task, host: str) -> bool:
+    """Tell whether the files that a listener of that host has written are on this machine."""
+    node_host = (task.node or "").rpartition("_")[0]
+    return hosts.has_been_this_machine(host) or (host == node_host and process.shares_pids(task.fields))

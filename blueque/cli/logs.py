@@ -14,7 +14,7 @@ import click
 from blueque import tail
 from blueque.cli import show
 from blueque.cli.log_files import from_files
-from blueque.cli.named import queues_named
+from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import progress_words, with_share
 from blueque.cli.progress import Line
@@ -38,7 +38,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="The tasks that run in this queue.")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="The tasks that run in these queues.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended; of a queue, for ever.")
 @click.option("-n", "--lines", "count", type=click.IntRange(0), metavar="N",
               help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.")
@@ -80,6 +80,7 @@ def logs(
     if not prefixes and not queues:
         raise click.UsageError("which tasks? Give an ID, or --queue QUEUE")
     client = invocation.client()
+    queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
     tasks = _chosen(client, prefixes, queues)
     printer = _Printer(len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc)
     wanted = _Wanted(attempt, stream)
@@ -167,10 +168,9 @@ class _Printer:
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
     inspector = client.get_inspector()
-    named = queues_named(inspector, queues) if queues else []
     found = [find_one(inspector, prefix) for prefix in prefixes]
-    if named:
-        found += [task.id for task in inspector.listing(named, RUNNING, MOST_TASKS).tasks]
+    if queues:
+        found += [task.id for task in inspector.listing(queues, RUNNING, MOST_TASKS).tasks]
     return list(dict.fromkeys(found))
 
 

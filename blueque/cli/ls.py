@@ -9,7 +9,8 @@ import click
 
 from blueque.cli import show
 from blueque.cli.named import queues_matching
-from blueque.cli.options import TIME, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.states import state_option
 from blueque.cli.task_columns import COLUMNS, USUAL, chosen
 from blueque.cli.tasks import as_item
 from blueque.errors import InvalidInput
@@ -28,7 +29,7 @@ DECADE = 10 * 365 * 86400.0                            # a number above it is no
 
 
 class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time, written as its age, 24h, or as ISO 8601 or Unix seconds: (whether it is an age, seconds)."""
+    """A time, written as its age, 24h, or as `Time` has it: (whether it is an age, seconds)."""
 
     name = "time"
 
@@ -38,7 +39,7 @@ class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         try:
             age = parse_duration(value)
         except InvalidInput:
-            return False, TIME.convert(value, param, ctx)
+            return False, PAST_TIME.convert(value, param, ctx)
         return age < DECADE, age
 
 
@@ -57,10 +58,10 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
 @click.command(short_help="List tasks; else those that are started, reserved or pending.")
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--state", "states", multiple=True, type=click.Choice(STATUSES), help="Only these; may be repeated.")
+@state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
 @click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")
 @click.option("--node", metavar="NODE|HOST", help="Only those that run, or ran last, there.")
-@click.option("--since", type=_Since(), metavar="AGE|TIME", help="Only those that got their state since: 24h.")
+@click.option("--since", type=_Since(), metavar="AGE|TIME", help="Only those that got their state since: 24h, 08:00.")
 @click.option("--columns", type=_Columns(), metavar="NAMES", help="Which: id,node,run,error.")
 @click.option("--sort", metavar="COLUMN", help="By that column; -COLUMN: the largest first.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most.")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import click
 
 from blueque.cli.exits import run
-from blueque.cli.options import Invocation, pass_invocation, shared_options, version_option
+from blueque.cli.options import WITH_SHORT_HELP, Invocation, pass_invocation, shared_options, version_option
 from blueque.errors import RedisAway
 
 # name: (module, its command)
@@ -57,14 +57,12 @@ _VERBS = {
     "completion": ("blueque.cli.completion", "completion"),
     "help": ("blueque.cli.help", "help_verb"),
 }
-# What the help leaves to that of another verb.
-ALIASES = {"pause": "queue pause", "resume": "queue resume", "limit": "queue limit"}
 # What the help says, in so few lines that it fits a terminal; what each does, `blueque help verbs` says.
 _GROUPS = {
     "Watch": ("status", "top", "ls", "show", "why", "logs", "history", "timeline", "stack", "schedule",
               "node", "stats", "failures", "metrics", "runs", "feeds"),
     "Put in": ("enqueue", "run", "wait", "feed"),
-    "Change": ("cancel", "requeue", "delete", "priority", "first", "move", "queue"),
+    "Change": ("cancel", "requeue", "delete", "priority", "first", "move", "pause", "resume", "limit", "queue"),
     "Keep": ("archive", "export", "prune", "gc", "doctor"),
     "Set up": ("config", "init", "completion", "help"),
     "In a task": ("progress",),
@@ -129,18 +127,20 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs (what each does: blueque help verbs)"):
+        with formatter.section("Verbs (what each does: blueque help verbs; more: blueque VERB --help)"):
             formatter.write_dl([(label, ", ".join(verbs)) for label, verbs in _GROUPS.items()])
 
 
-@click.group(cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
+@click.group(
+    cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]", context_settings=WITH_SHORT_HELP
+)
 @shared_options
 @version_option
 @pass_invocation
 @click.pass_context
 def blueque(context: click.Context, invocation: Invocation) -> None:
     """\b
-    A queue for long tasks on plain Redis. More of a verb: blueque VERB --help
+    A queue for long tasks on plain Redis. Without a verb it shows the status.
     blueque enqueue video.encode '{"input": "a.mov"}'
     """
     if context.invoked_subcommand is not None:

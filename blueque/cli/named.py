@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli.failure import MISSING, Failure
+from blueque.values import require_queue_name
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
-    from blueque.inspector import Inspector
 
 
 def queues_options(command: Decorated) -> Decorated:
@@ -21,24 +21,25 @@ def queues_options(command: Decorated) -> Decorated:
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
-def queues_named(inspector: Inspector, names: Sequence[str]) -> list[str]:
-    """Return these queues, each once, or all if none is named; end the program when there is no such queue."""
-    known = inspector.queues()
-    for name in names:
-        if name not in known:
-            raise Failure(MISSING, f"no queue {name!r}", "See the names: blueque status")
-    return list(dict.fromkeys(names)) or known
-
-
 def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """Return the queues that match any of the patterns, all without one; every one must match at least one queue."""
     if not patterns:
         return list(queues)
     matching: set[str] = set()
     for pattern in patterns:
+        require_queue_name(pattern)                    # what no queue can be called is a mistake of the user's
         # A name stands for itself first: it may hold what means something else in a pattern.
         found = [pattern] if pattern in queues else [queue for queue in queues if fnmatchcase(queue, pattern)]
         if not found:
             raise Failure(MISSING, f"no queue {pattern!r}", "See the names: blueque status")
         matching.update(found)
     return sorted(matching)
+
+
+def queues_to_be(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Return the same, each once; a name that is no pattern may be that of a queue to come."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        is_name = pattern not in queues and not set("*?[") & set(pattern)
+        found |= dict.fromkeys([pattern] if is_name else queues_matching(queues, [pattern]))
+    return [*found]

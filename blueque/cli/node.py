@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,6 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.show import Column, count
 
 if TYPE_CHECKING:
+    from blueque.listeners import Listeners, Told
     from blueque.nodes import Node
 
 _TOLD = [
@@ -35,6 +36,19 @@ node.add_command(node_ls)
 node.add_command(node_show)
 
 
+class _Wish(NamedTuple):
+    """What a person wants of listeners.
+
+    kind: of the JSON. tell: the call that gives the order. state: of a listener that obeys. would, question: when asking.
+    """
+
+    kind: str
+    tell: Callable[[Listeners, str], Told]
+    state: str
+    would: str
+    question: str
+
+
 @node.command(short_help="Have listeners take nothing new, and leave.")
 @click.argument("name", metavar="NODE|HOST")
 @yes_option
@@ -52,6 +66,51 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     all its listeners have left, and one that is started later works as ever. The exit code is 5 when a listener could not
     be told.
     """
+    wish = _Wish("drain", lambda listeners, name: listeners.drain(name), "draining", "leave", "Drain them?")
+    return _tell(invocation, name, wish, is_sure, as_json)
+
+
+@node.command(short_help="Have listeners take nothing new, and stay.")
+@click.argument("name", metavar="NODE|HOST")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
+    """Have the listeners of a host take nothing new until `node resume`. Tasks that run go on.
+
+    \b
+    blueque node pause gpu-1
+    blueque node resume gpu-1
+
+    The names are those in status and ls. All slots of a blueque-listener pause together, also when you name one of them,
+    and so do those that take the place of others. A blueque-listener that is started later takes tasks. For more than one
+    listener it asks. The exit code is 5 when a listener could not be told.
+    """
+    wish = _Wish("node_pause", lambda listeners, name: listeners.pause(name), "paused", "take nothing new", "Pause them?")
+    return _tell(invocation, name, wish, is_sure, as_json)
+
+
+@node.command(short_help="Have paused listeners take tasks again.")
+@click.argument("name", metavar="NODE|HOST")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
+    """Have the listeners of a host take tasks again, after `node pause` or SIGUSR2.
+
+    \b
+    blueque node resume gpu-1
+
+    The names are those in status and ls. For more than one listener it asks. The exit code is 5 when a listener could not
+    be told.
+    """
+    wish = _Wish("node_resume", lambda listeners, name: listeners.resume(name), "up", "take tasks again", "Resume them?")
+    return _tell(invocation, name, wish, is_sure, as_json)
+
+
+def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json: bool) -> int:
     listeners = invocation.client().get_listeners()
     found = listeners.find(name)
     if not found:
@@ -60,32 +119,44 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     ids = {one.id for one in able}                     # a listener of several queues is one of each of them
     if len(ids) > 1:
         busy = len({one.id for one in able if one.held})
-        facts = f"{count(len(ids), 'listener')} would leave, {busy} of them after the task they have"
-        require_consent(is_sure, facts, "Drain them?", show.table(_TOLD[:3], [[*_names(one), one.state] for one in able]))
-    told, not_told = listeners.drain(name)
+        tasks = f"{busy} of them after the task they have" if wish.state == "draining" else f"{busy} of them have a task"
+        facts = f"{count(len(ids), 'listener')} would {wish.would}, {tasks}"
+        table = show.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
+        require_consent(is_sure, facts, wish.question, table)
+    told, not_told = wish.tell(listeners, name)
     if as_json:
-        show.print_json("drain", items=[_item(one) for one in told] + [_item(one, _why_not(one)) for one in not_told])
+        items = [_item(one, wish.state) for one in told] + [_item(one, None, _why_not(one)) for one in not_told]
+        show.print_json(wish.kind, items=items)
     elif told:
-        click.echo("\n".join(show.table(_TOLD, [[*_names(one), "draining", _note(one)] for one in told])))
+        rows = [[*_names(one), _state(one, wish.state), _note(one, wish.state)] for one in told]
+        click.echo("\n".join(show.table(_TOLD, rows)))
     for one in not_told:
         show.talk(f"{one.id} of {one.queue} was not told: {_why_not(one)}")
     return REFUSED if not_told else 0
+
+
+def _state(one: Node, wanted: str) -> str:
+    """Return the state of a listener that has been told: one that drains neither pauses nor takes tasks again."""
+    return "draining" if one.state == "draining" else wanted
 
 
 def _names(one: Node) -> Sequence[str]:
     return show.short_node(one.id), one.queue
 
 
-def _note(one: Node) -> str:
+def _note(one: Node, wanted: str) -> str:
     if one.state == "silent":
         return "silent: obeys when it beats again"
-    return f"leaves after {show.short_id(one.held[0])}" if one.held else ""
+    if not one.held:
+        return ""
+    verb = "leaves after" if _state(one, wanted) == "draining" else "goes on with"
+    return f"{verb} {show.short_id(one.held[0])}"
 
 
 def _why_not(one: Node) -> str:
     return _WHY_NOT.get(one.state, "it has left")
 
 
-def _item(one: Node, refusal: str | None = None) -> dict[str, object]:
-    status = None if refusal else "draining"
+def _item(one: Node, wanted: str | None, refusal: str | None = None) -> dict[str, object]:
+    status = None if wanted is None else _state(one, wanted)
     return {"node": one.id, "queue": one.queue, "status": status, "held": one.held, "refusal": refusal}

@@ -42,7 +42,7 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     blueque node ls -q video.encode --slots
 
     A host has a line for each state and version of its listeners. One is "up"; "draining" when it takes nothing new,
-    and leaves; "paused" when it takes nothing until its next SIGUSR2; "silent" when its beat has stood still for its lease;
+    and leaves; "paused" when it takes nothing until `node resume`; "silent" when its beat has stood still for its lease;
     "dead" when others have found it so, and its tasks are lost or run elsewhere; "gone" when it has left a task behind;
     "unattended" or "1.0.0" when it has no beat.
     """
@@ -146,7 +146,9 @@ def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
         "queues": _names(node.queue for node in nodes),
         "resources": _names(commands.words_of(node.resources) for node in nodes if node.resources),
         "spool": _names(node.spool for node in nodes if node.spool),
-        "told by": _names(f"{node.order_by or 'somebody'}: {node.order}" for node in nodes if node.order),
+        "told by": _names(
+            f"{node.order_by or 'somebody'}: {node.order}" for node in nodes if node.order not in (None, "work")
+        ),
     }
     return [(label, value) for label, value in told.items() if value]
 

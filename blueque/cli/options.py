@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +14,9 @@ import click
 from blueque import settings
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
 from blueque.errors import ConfigRefused, InvalidInput
+from blueque.hosts import chosen_name, require_host_name
 from blueque.version import __version__
+from blueque.wrong_types import WrongTypes
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -35,6 +37,7 @@ class Invocation:
     config_file: str | None = None
     is_debug: bool = False
     is_utc: bool = False
+    wrong_types: WrongTypes = field(default_factory=WrongTypes)
 
     @functools.cached_property
     def config(self) -> Config:
@@ -73,12 +76,15 @@ class Invocation:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
             settings.statistics_keep()
+            chosen_name()
         except InvalidInput as error:                  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error
         try:
-            return Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
+            client = Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
         except InvalidInput as error:
             raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
+        client.read_wrong_types_as_empty(self.wrong_types)
+        return client
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
@@ -124,6 +130,18 @@ class Room(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             self.fail(str(error), param, ctx)
 
 
+class HostName(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """The name of a host, as node ids have it."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return require_host_name(str(value))
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
 class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """Bytes, as for a size, and not too few."""
 
@@ -153,33 +171,37 @@ class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Unix seconds, written as such or as ISO 8601 with a zone."""
+    """Unix seconds, written as such or as a time that `moments.parse_time` reads."""
 
     name = "time"
+
+    def __init__(self, is_ahead: bool) -> None:
+        self._is_ahead = is_ahead
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             seconds = float(value)
         except ValueError:
-            seconds = self._from_iso(value, param, ctx)
+            seconds = self._parse(value, param, ctx)
         if not abs(seconds) <= LAST_SECOND:            # so that NaN is refused, too
             self.fail(f"{value!r} is no time before the year 10000: seconds, not milliseconds?", param, ctx)
         return seconds
 
-    def _from_iso(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def _parse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from blueque.cli.moments import parse_time  # here: hardly ever needed
+
         try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a time: write Unix seconds, or 2030-01-31T08:00:00+01:00", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} has no time zone: add Z for UTC, or +01:00", param, ctx)
-        return moment.timestamp()
+            return parse_time(value, time.time(), self._is_ahead)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
 
 
+# Of a program; its verbs have it from there.
+WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 DURATION = Duration()
 SIZE = Size()
 POLICY = Policy()
-TIME = Time()
+TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)
 
 
 def redis_url_option(command: Decorated) -> Decorated:
@@ -293,6 +315,6 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
 
 
 log_format_option = click.option(
-    "--log-format", type=click.Choice(("text", "json")), default="text", show_default=True,
+    "--log-format", type=click.Choice(settings.LOG_FORMATS), default=settings.LOG_FORMATS[0], show_default=True,
     help="What is written to standard error: lines of text, or a JSON object a line.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from blueque.cli import show
@@ -9,6 +10,7 @@ from blueque.estimate import Progress, bar, percent, read_progress, roughly, sec
 from blueque.wording import one_line
 
 if TYPE_CHECKING:
+    from blueque.nodes import Node
     from blueque.statistics import Usual
     from blueque.task import Task
 
@@ -43,6 +45,11 @@ def usual_of(usual: Usual | None) -> str | None:
         return None
     low, high = roughly(usual.low), roughly(usual.high)
     return f"usual {low}" if low == high else f"usual {low} - {high}"
+
+
+def unheard(nodes: Iterable[Node]) -> set[str]:
+    """Return the ids of the listeners that have not been heard of for their lease: nobody follows what they ran."""
+    return {node.id for node in nodes if node.state in ("silent", "dead", "gone")}
 
 
 def left_of(task: Task, now: float) -> tuple[float | None, str | None]:

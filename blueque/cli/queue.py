@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import click
@@ -10,16 +11,18 @@ from blueque.cli import show
 from blueque.cli.consent import require_consent
 from blueque.cli.deletion import dry_run_option
 from blueque.cli.failure import ATTENTION, REFUSED, Failure
-from blueque.cli.named import queues_named
+from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.queues import limit, pause, resume
 from blueque.cli.show import Column, count
+from blueque.cli.states import state_option
 from blueque.places import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),
     Column("LISTENERS", True), Column("MAY RUN", True), Column("STATE", can_shrink=True),
 ]
+_TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
@@ -62,29 +65,43 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
 
 
 @queue.command(short_help="Forget a queue that is empty and not used any more.")
-@click.argument("name", metavar="QUEUE")
+@click.argument("pattern", metavar="QUEUE")
+@yes_option
 @json_option
 @shared_options
 @pass_invocation
-def forget(invocation: Invocation, name: str, as_json: bool) -> None:
+def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -> None:
     """Forget a queue that is empty and not used any more: its name, pause and limit, events and statistics.
 
     \b
     blueque queue forget video.encdoe
+    blueque queue forget 'test.*'
 
     The exit code is 5 when it has a task in any state, a listener, a run, a feed, or a batch on its way into an archive:
-    then it stays as it is. Who puts a task in makes it anew.
+    then it stays as it is. Who puts a task in makes it anew. For a pattern that matches several queues it asks; of these
+    it forgets those that it can.
     """
     client = invocation.client()
-    queues_named(client.get_inspector(), [name])
-    there = client.forget_queue(name)
+    names = queues_matching(client.get_inspector().queues(), [pattern])
+    if len(names) > 1:
+        facts = f"{len(names)} queues would be forgotten if they are empty, with their pauses, limits and statistics"
+        require_consent(is_sure, facts, "Forget them?", [f"  {show.clean(name)}" for name in names])
+    found = {name: client.forget_queue(name) for name in names}
     if as_json:
-        show.print_json("forget", queue=name, forgotten=not there, there=there)
-    if there:
+        all_there = Counter[str]()
+        for there in found.values():
+            all_there.update(there)
+        show.print_json("forget", queue=pattern, forgotten=not all_there, there=dict(all_there),
+                        queues=[{"queue": name, "forgotten": not there, "there": there} for name, there in found.items()])
+    else:
+        for name in (name for name, there in found.items() if not there):
+            click.echo(f"{show.clean(name)}  forgotten")
+    kept = [f"queue {name} has {_what_is(there)}" for name, there in found.items() if there]
+    if kept:
         advice = "Delete its tasks: blueque queue purge, blueque prune. End what serves it, or wait until it is forgotten."
-        raise Failure(REFUSED, f"queue {name} has {_what_is(there)}", advice)
-    if not as_json:
-        click.echo(f"{show.clean(name)}  forgotten")
+        for refusal in kept[:-1]:
+            show.talk(refusal)
+        raise Failure(REFUSED, kept[-1], advice)
 
 
 def _what_is(there: Mapping[str, int]) -> str:
@@ -102,40 +119,42 @@ def _what_is(there: Mapping[str, int]) -> str:
 
 
 @queue.command(short_help="Delete what waits in a queue, or what has ended.")
-@click.argument("name", metavar="QUEUE")
-@click.option("--state", "states", multiple=True, type=click.Choice((*WAITING, *FINISHED)),
-              help="Only tasks in this state, may be repeated; else pending and scheduled ones.")
+@click.argument("pattern", metavar="QUEUE")
+@state_option((*WAITING, *FINISHED), "Only tasks in this state, or these: failed,cancelled; else pending,scheduled.")
 @dry_run_option
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def purge(
-    invocation: Invocation, name: str, states: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
+    invocation: Invocation, pattern: str, states: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
 ) -> int:
     """Delete all pending and scheduled tasks of a queue for good, or those in another state.
 
     \b
     blueque queue purge video.encode --dry-run
-    blueque queue purge video.encode --state failed
+    blueque queue purge 'render.*' --state failed
 
     What runs, runs on; what is enqueued meanwhile stays. For more than a few it wants the number typed. To empty a queue
     that listeners serve, pause it first. The exit code is 6 when nobody said yes, 75 when some are still there, because
     somebody has just taken them, or an archive is being made of them.
     """
-    queues_named(invocation.client().get_inspector(), [name])
+    names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
     client = invocation.client(patience=30.0)          # from here on: what is begun is worth waiting for
     chosen = list(dict.fromkeys(states)) or list(WAITING)
-    snapshot = client.freeze(name, chosen)
+    snapshot = client.freeze(names, chosen)
     try:
-        found = dict.fromkeys(chosen, 0)
+        found, by_queue = dict.fromkeys(chosen, 0), Counter[str]()
         for part in snapshot.parts:
             found[part.listed_as] += part.last - part.first
+            by_queue[part.queue] += part.last - part.first
         total, sorts = sum(found.values()), ", ".join(f"{number} {state}" for state, number in found.items())
         done = 0
         if total and not dry_run:
-            facts = f"{count(total, 'task')} of queue {name} would be gone for good: {sorts}"
-            require_consent(is_sure, facts, "Delete?", number=total)
+            where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
+            facts = f"{count(total, 'task')} of {where} would be gone for good: {sorts}"
+            rows = [[name, str(number)] for name, number in (+by_queue).items()]
+            require_consent(is_sure, facts, "Delete?", show.table(_TASKS, rows) if len(names) > 1 else (), number=total)
             try:
                 for done in client.purge(snapshot):    # noqa: B007  # how many so far
                     pass
@@ -145,11 +164,13 @@ def purge(
     finally:
         client.thaw(snapshot)
     if as_json:
-        show.print_json("purge", queue=name, dry_run=dry_run, tasks=found, deleted=done)
+        show.print_json("purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names)
     elif dry_run:
-        click.echo(f"{show.clean(name)}  {count(total, 'task')} would be deleted: {sorts}")
+        for name in names:
+            which = f": {sorts}" if len(names) == 1 else ""
+            click.echo(f"{show.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}")
     else:
-        click.echo(f"{show.clean(name)}  {count(done, 'task')} deleted")
+        click.echo(f"{show.clean(pattern)}  {count(done, 'task')} deleted")
     if not dry_run and done < total:
         show.talk(f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived.")
         return ATTENTION

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import show
-from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import count
+from blueque.values import require_queue_name
 
 if TYPE_CHECKING:
-    from blueque.client import Client
     from blueque.inspector import Inspector
 
-_queues = click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+_queues = click.argument("patterns", nargs=-1, required=True, metavar="QUEUE...")
 
 
 class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
@@ -39,17 +39,19 @@ class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 @json_option
 @shared_options
 @pass_invocation
-def pause(invocation: Invocation, names: Sequence[str], reason: str | None, by: str | None, as_json: bool) -> None:
+def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None, by: str | None, as_json: bool) -> None:
     """Have listeners take nothing from a queue until `blueque resume`; what runs, runs on.
 
     \b
     blueque pause video.encode --reason 'deploying 3.1'
+    blueque pause 'render.*'
 
-    Tasks can still be enqueued. Listeners of 1.0.0 know of no pause and go on. A queue that is paused already stays so
-    by whom and why it was.
+    A queue that is still to come can be paused, too. Tasks can still be enqueued. Listeners of 1.0.0 know of no pause and
+    go on. A queue that is paused already stays so by whom and why it was.
     """
     client = invocation.client()
-    inspector = _require(client, names)
+    inspector = client.get_inspector()
+    names = _names_to_be(inspector, patterns)
     for name in names:
         is_new = client.get_queue(name).pause(by, reason)
         known = inspector.paused(name)
@@ -66,14 +68,16 @@ def pause(invocation: Invocation, names: Sequence[str], reason: str | None, by: 
 @json_option
 @shared_options
 @pass_invocation
-def resume(invocation: Invocation, names: Sequence[str], as_json: bool) -> None:
+def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> None:
     """Have listeners take tasks from a queue again.
 
     \b
     blueque resume video.encode
+    blueque resume 'render.*'
     """
     client = invocation.client()
-    inspector = _require(client, names)
+    inspector = client.get_inspector()
+    names = _names_there(inspector, patterns)
     for name in names:
         was_paused = client.get_queue(name).resume()
         if not as_json:
@@ -86,43 +90,50 @@ def resume(invocation: Invocation, names: Sequence[str], as_json: bool) -> None:
     context_settings={"ignore_unknown_options": True},   # a negative number is none
     short_help="Set how many tasks of a queue may run at a time.",
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("pattern", metavar="QUEUE")
 @click.argument("most", metavar="N|none", type=_Most())
 @json_option
 @shared_options
 @pass_invocation
-def limit(invocation: Invocation, name: str, most: int | None, as_json: bool) -> None:
+def limit(invocation: Invocation, pattern: str, most: int | None, as_json: bool) -> None:
     """Set how many tasks of a queue may run at a time, on all nodes together.
 
     \b
     blueque limit video.encode 8
     blueque limit video.encode none
+    blueque limit 'render.*' 2
 
-    What runs already, runs on. Listeners of 1.0.0 know of no limit, but what they run counts.
+    A pattern limits each queue that it matches. A queue that is still to come can be limited, too. What runs already, runs
+    on. Listeners of 1.0.0 know of no limit, but what they run counts.
     """
     client = invocation.client()
-    inspector = _require(client, [name])
-    client.get_queue(name).set_max_concurrency(most)
-    _warn(inspector, [name])
-    if as_json:
-        _print_json("limit", inspector, [name])
-        return
-    room = inspector.room(name)
-    run = f"{room.taken} run{'s' if room.taken == 1 else ''} now"
-    how_many = "no limit" if most is None else f"{count(most, 'task')} at a time"
-    click.echo(f"{show.clean(name)}  {how_many}, {run}")
-
-
-def _require(client: Client, names: Sequence[str]) -> Inspector:
-    """Return what looks at these queues; end the program when one of them is not there."""
     inspector = client.get_inspector()
-    known = set(inspector.queues())
+    names = _names_there(inspector, [pattern]) if most is None else _names_to_be(inspector, [pattern])
+    how_many = "no limit" if most is None else f"{count(most, 'task')} at a time"
     for name in names:
-        client.get_queue(name)                         # is it a name at all?
-        if name not in known and inspector.paused(name) is None and inspector.room(name).limit is None:
-            advice = "See the names: blueque status. A queue comes to be with its first task or listener."
-            raise Failure(MISSING, f"no queue {name!r}", advice)
-    return inspector
+        client.get_queue(name).set_max_concurrency(most)
+        taken = inspector.room(name).taken
+        if not as_json:
+            click.echo(f"{show.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now")
+    _warn(inspector, names)
+    if as_json:
+        _print_json("limit", inspector, names)
+
+
+def _names_there(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
+    """Return the queues that are meant, also one without a task that an older version has paused or limited."""
+    ahead = [name for name in patterns if inspector.paused(name) or inspector.room(name).limit is not None]
+    return queues_matching([*inspector.queues(), *ahead], patterns)
+
+
+def _names_to_be(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
+    """Return the queues that are meant, those that are still to come among them, and say which these are."""
+    known = inspector.queues()
+    names = queues_to_be(known, patterns)
+    for name in names:
+        if require_queue_name(name) not in known:
+            show.talk(f"queue {name} has no task and no listener yet")
+    return names
 
 
 def _warn(inspector: Inspector, names: Sequence[str]) -> None:

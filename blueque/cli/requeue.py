@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,9 @@ import click
 from blueque.cli import show
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
-from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import count
+from blueque.cli.show import Column, count
 from blueque.errors import NotFailed
 from blueque.places import LOST
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.task import Task
 
+_QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
+
 
 @click.command(short_help="Put failed or cancelled tasks in line again.")
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@click.option("--failed", "queue", metavar="QUEUE", help="All failed tasks of this queue, those that failed first at first.")
+@click.option("--failed", "pattern", metavar="PATTERN", help="All failed tasks of these queues, the oldest failures first.")
 @click.option("--error-type", metavar="TYPE", help="Only those with this error type: lost, signal, ValueError.")
 @click.option("--older-than", type=DURATION, metavar="DURATION", help="Only those that failed so long ago or longer.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.")
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 def requeue(
     invocation: Invocation,
     ids: Sequence[str],
-    queue: str | None,
+    pattern: str | None,
     error_type: str | None,
     older_than: float | None,
     limit: int | None,
@@ -59,17 +62,19 @@ def requeue(
     """
     narrowing = {"--error-type": error_type, "--older-than": older_than, "--limit": limit}
     given = [option for option, value in narrowing.items() if value is not None]
-    if bool(ids) == (queue is not None):
+    if bool(ids) == (pattern is not None):
         raise click.UsageError("say which: ID..., or --failed QUEUE")
-    if given and queue is None:
+    if given and pattern is None:
         raise click.UsageError(f"{given[0]} goes with --failed QUEUE")
     client, code = invocation.client(), 0
-    if queue is None:
+    if pattern is None:
         tasks, code = choose(client.get_inspector(), ids)
     else:
-        tasks = client.get_queue(queue).failed_tasks(error_type, older_than, limit)
-        if not tasks and queue not in client.get_inspector().queues():
-            raise Failure(MISSING, f"no queue {queue!r}", "See the names: blueque status")
+        queues = queues_matching(client.get_inspector().queues(), [pattern])
+        tasks = [task for queue in queues for task in client.get_queue(queue).failed_tasks(error_type, older_than, limit)]
+        if len(queues) > 1:
+            tasks.sort(key=lambda task: task.finished or task.updated or 0.0)
+        tasks = tasks[:limit]
     if dry_run:
         outcomes = [_foresee(task) for task in tasks]
     else:
@@ -99,7 +104,9 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     if len(able) > 1:
         also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
         facts = f"{len(able)} tasks would start a second time{also}"
-        require_consent(is_sure, facts, "Put them in line again?", has_ids=has_ids)
+        queues = Counter(task.queue or "-" for task in able)
+        details = show.table(_QUEUES, [[queue, str(number)] for queue, number in queues.items()]) if len(queues) > 1 else []
+        require_consent(is_sure, facts, "Put them in line again?", details, has_ids=has_ids)
     elif lost:
         where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
         show.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")

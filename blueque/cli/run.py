@@ -17,7 +17,7 @@ from blueque.cli.logs import PACE, harmless
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
 from blueque.cli.tasks import as_item
-from blueque.cli.wait import detached, ending
+from blueque.cli.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.places import FINISHED
 from blueque.task_log import LogLine, Place
@@ -80,7 +80,7 @@ def run_task(
     except KeyboardInterrupt:
         show.talk(detached([task_id]))
         raise
-    show.talk(ending(task))
+    tell_ending(task)
     if as_json:
         now = client.get_inspector().now()
         show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task, invocation.hider(False)))

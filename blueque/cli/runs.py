@@ -11,7 +11,7 @@ import click
 from blueque.cli import feeds, show
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
-from blueque.cli.named import queues_named
+from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
 from blueque.errors import RunDropped, WrongRun
@@ -56,7 +56,7 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
     """
     client = invocation.client()
     if dropped is None:
-        _list(client, queues_named(client.get_inspector(), names), as_json)
+        _list(client, queues_matching(client.get_inspector().queues(), names), as_json)
         return
     if len(names) != 1:
         raise click.UsageError("--drop wants one queue: blueque runs QUEUE --drop RUN")
@@ -91,7 +91,7 @@ def gc(
     """
     client = invocation.client()
     leftovers = client.get_leftovers()
-    found = leftovers.find(queues_named(client.get_inspector(), names), older_than)
+    found = leftovers.find(queues_matching(client.get_inspector().queues(), names), older_than)
     undecided = [one for one in found if one.way != "finish"]
     done: list[bool] = []
     if not dry_run:

@@ -48,7 +48,10 @@ class Screen:
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines, those that there is room for."""
         self._lines = lines
-        self._write("\x1b[H" + "\x1b[K\n".join(lines[: height()]) + "\x1b[K\x1b[J")
+        rows = height()
+        # Each row is erased before it is written: behind a line that fills it, the cursor stands on its last character.
+        shown = "\n".join(f"\x1b[K{line}" for line in lines[:rows])
+        self._write(f"\x1b[H{shown}" + ("\n\x1b[J" if len(lines) < rows else ""))
 
     def wait(self, seconds: float) -> bool:
         """Wait so long, or until the terminal is another; tell whether somebody wants to leave."""

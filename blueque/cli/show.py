@@ -30,6 +30,9 @@ _COLOURS = {
     "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "paused": "yellow",
     "silent": "red", "dead": "red", "gone": "red",
 }
+# A command that a sentence ends with, or names before it goes on: `To see why: blueque why ID`.
+_COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
+_GLUE = "\0"                                            # for the spaces of a command; `clean` leaves none in a text
 _NARROWEST = 8
 _LONGEST_PATH = 1024                                    # characters
 
@@ -56,7 +59,15 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
 
 def talk(line: str) -> None:
     """Print a remark: it goes to standard error, so that it is never taken for data."""
-    click.echo(clean(line), err=True)
+    text = clean(line)
+    click.echo("\n".join(wrapped(text)) if sys.stderr.isatty() else text, err=True)
+
+
+def print_wrapped(text: str, before: str = "") -> None:
+    """Print a sentence, on a terminal broken between words; further lines begin below the first, behind `before`."""
+    if is_terminal():
+        text = f"\n{' ' * width(before)}".join(wrapped(text, terminal_width() - width(before)))
+    click.echo(f"{before}{text}")
 
 
 def print_json(kind: str, **content: Any) -> None:
@@ -139,9 +150,18 @@ def lines(text: str, columns: int) -> list[str]:
             found[-1] += word
             continue
         word = word.lstrip() if found[-1] else word
-        parts = [word] if _is_path(word) else pieces(word, columns)
+        parts = [word] if _is_path(word) or _GLUE in word else pieces(word, columns)
         found[-1:] = [found[-1], *parts] if found[-1] else parts
     return found
+
+
+def wrapped(text: str, columns: int | None = None) -> list[str]:
+    """Return a sentence in lines of so many columns at most; a command in it stays whole, to be copied.
+
+    columns: those of the terminal when left out.
+    """
+    glued = _COMMAND.sub(lambda match: match[0].replace(" ", _GLUE), text)
+    return [line.replace(_GLUE, " ") for line in lines(glued, terminal_width() if columns is None else columns)]
 
 
 def pieces(text: str, columns: int) -> list[str]:
@@ -168,7 +188,12 @@ def is_terminal() -> bool:
 
 
 def terminal_width() -> int:
-    return max(shutil.get_terminal_size().columns, 20)
+    """Return the columns of the terminal that standard output is, or else standard error."""
+    try:
+        otherwise = os.get_terminal_size(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):
+        otherwise = os.terminal_size((80, 24))
+    return max(shutil.get_terminal_size(otherwise).columns, 20)
 
 
 def paint(text: str, word: str, **style: Any) -> str:

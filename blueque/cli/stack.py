@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,26 +17,33 @@ from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
 from blueque.stack import WORDS
+from blueque.tail import OURS
 
 if TYPE_CHECKING:
     from blueque.client import Client
+    from blueque.task import Task
     from blueque.task_log import Place
 
 PATIENCE = 10.0                                        # seconds for its listener to answer
 PACE, QUIET = 0.2, 1.5                                 # seconds between two looks; after the last line that is part of it
-# What faulthandler writes; all else is the task's.
-_TRACE = re.compile(r'(Current t|T)hread 0x.*|  File ".*|  \.\.\.|  <.*|$')
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+# The function that calls the handler. Below it are the frames of the listener that forked the task process.
+_CALLER = re.compile(r'  File ".*/blueque/(\w+/)*work\.py", line \d+ in work')
 
 
 @click.command("stack", short_help="Show where a running Python task is just now, in all its threads.")
 @click.argument("prefix", metavar="ID")
+@click.option("-a", "--all", "shows_all", is_flag=True, help="Show Blueque's own frames, too.")
 @shared_options
 @pass_invocation
-def stack(invocation: Invocation, prefix: str) -> None:
+def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
     """Show where the running task ID is just now: the traceback of each of its threads.
 
     \b
     blueque stack 7c1f
+
+    As in a Python traceback the most recent call comes last. Source lines are shown on the host of the task, for files
+    that have not changed since it started. Frames of Blueque below the handler are left out, unless --all is given.
 
     The task goes on and does not notice. It has to be a Python handler: of a program of --exec nothing is known. Its
     listener asks it, wherever that is; a traceback comes into the log of the task, too. The exit code is 5 when the task
@@ -60,8 +69,44 @@ def stack(invocation: Invocation, prefix: str) -> None:
         )
     if len(lines) == 1:
         raise Failure(TIMED_OUT, f"task {name} was asked, and has shown nothing: it may have ended just then")
-    for line in lines[1:]:
+    for line in _as_traceback(lines[1:], task, shows_all):
         click.echo(harmless(line))
+
+
+def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator[str]:
+    """Yield what faulthandler wrote of each thread, with the most recent call last, as Python's own tracebacks have it."""
+    has_sources = _is_here(task)
+    thread: list[str] = []
+    for line in [*lines, *([""] if lines[-1] else [])]:
+        if line.startswith("  "):
+            thread.append(line)
+            continue
+        for frame in reversed(thread if shows_all else _of_the_handler(thread)):
+            yield frame
+            yield from _source(frame, task.started) if has_sources else ()
+        thread.clear()
+        yield line.replace("(most recent call first)", "(most recent call last)")
+
+
+def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
+    """Return the frames from the handler on; all of them in a thread that Blueque's call of a handler is not in."""
+    found = [n for n, frame in enumerate(frames) if _CALLER.fullmatch(frame)]
+    return frames[: found[-1]] or frames if found else frames
+
+
+def _is_here(task: Task) -> bool:
+    """Tell whether the task runs on this host: its files are here."""
+    return task.files is not None and os.path.isdir(task.files.partition(":")[2])
+
+
+def _source(frame: str, started: float | None) -> Iterator[str]:
+    """Yield the source line of a frame, unless the file has changed since the task started."""
+    match = _FRAME.fullmatch(frame)
+    if match is None or started is None or not os.path.isfile(match[1]) or os.path.getmtime(match[1]) > started:
+        return
+    line = linecache.getline(match[1], int(match[2])).strip()
+    if line:
+        yield f"    {line}"
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
@@ -72,7 +117,7 @@ def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
     while time.monotonic() < deadline:
         lines, (place,), *_ = client.follow_logs([place])
         for line in lines:
-            if line.stream == "stderr" and (_TRACE.fullmatch(line.text) if found else line.text == head):
+            if line.stream == OURS and (found or line.text == head):
                 found.append(line.text)
                 deadline = time.monotonic() + QUIET
         if not found:

@@ -73,7 +73,8 @@ def stats(
     completed. FAILED is for good; RETRIED counts attempts that failed, and another followed; LOST those that ended with
     their node. Counts, MEAN and the standard deviation +- are exact. p50 and the like, and MAX, come from buckets of a
     second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are right to that width,
-    and < 1 s is the first of them.
+    or better where MEAN and +- leave less room, and < 1 s is the first of them.
+    A task that raises RetryLater or HandBack has not failed: it counts neither as FAILED nor as RETRIED.
     What listeners of 1.0.0 do is not counted.
     """
     inspector = invocation.client().get_inspector()
@@ -151,8 +152,11 @@ def _about(seconds: float | None) -> str:
 
 
 def _at_most(seconds: float | None) -> str:
+    """Return the end of the bucket of a duration: its own digits could be taken for exact ones."""
     if seconds is None:
         return "-"
+    if math.isfinite(seconds) and (not seconds or seconds != histogram.start(histogram.bucket(seconds))):
+        seconds = histogram.end(histogram.bucket(seconds))
     return f"< {_round(seconds)}" if math.isfinite(seconds) else f"> {histogram.LAST_DAY} d"
 
 
@@ -171,7 +175,7 @@ def _as_json(its: Numbers) -> dict[str, Any]:
 
 
 def _durations(one: Durations) -> dict[str, Any]:
-    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or it has no end."""
+    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or it has no bound."""
     longest = one.longest
     return {
         "count": one.counted, "mean_seconds": one.mean, "deviation_seconds": one.deviation,

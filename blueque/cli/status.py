@@ -16,7 +16,7 @@ from blueque.cli import feeds, show
 from blueque.cli.failure import ATTENTION
 from blueque.cli.nodes import node_item, youngest_beat
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.pace import left_of, progress_cell, usual_of
+from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
 from blueque.cli.show import Column
 from blueque.cli.tasks import as_item, finite
 from blueque.estimate import read_progress
@@ -66,8 +66,8 @@ def status(invocation: Invocation, is_check: bool, pause: float | None, shows_al
     task is shown with how far it is, about how long it will take yet, and SIGN, when it has last told or printed
     something. OLDEST is how long the next task in line has been waiting, MAY RUN how many tasks of a queue may, SEEN the
     time since the last beat. A listener is "up"; "draining" when it takes nothing new, and leaves; "paused" when it takes
-    nothing until its next SIGUSR2; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when it
-    has none; "dead" when others have found it so; "gone" when it has left a task behind. Feeds are those that have not
+    nothing until `node resume`; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when it has
+    none; "dead" when others have found it so; "gone" when it has left a task behind. Feeds are those that have not
     finished, see blueque feeds.
     """
     if pause is not None:
@@ -83,7 +83,7 @@ def status(invocation: Invocation, is_check: bool, pause: float | None, shows_al
             screen.repeat(look, max(pause, 0.2))
         return 0
     concerns = print_status(invocation, as_json, shows_all)
-    return ATTENTION if is_check and concerns else 0
+    return ATTENTION if is_check and (concerns or invocation.wrong_types) else 0
 
 
 def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False) -> list[Concern]:
@@ -142,12 +142,13 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
 
 
 def _print_concern(concern: Concern) -> None:
-    # The name gives way, not what is wrong with it.
-    text = show.clean(concern.sentence)
-    name = show.within(show.clean(concern.about), max(8, show.terminal_width() - show.width(text) - 4))
-    click.echo(show.paint(show.within(f"! {name}: {text}"), "", bold=True))
+    """Print what needs attention, with a long name cut, and below it the command, whole, so that it can be copied."""
+    name = show.within(show.clean(concern.about), show.terminal_width() // 2)
+    text = f"! {name}: {show.clean(concern.sentence)}"
+    for number, line in enumerate(show.wrapped(text, show.terminal_width() - 2) if show.is_terminal() else [text]):
+        click.echo(show.paint(f"  {line}" if number else line, "", bold=True))
     if concern.command:
-        click.echo(show.within(f"  {show.short_ids(show.clean(concern.command))}"))
+        click.echo(f"  {show.short_ids(show.clean(concern.command))}")
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -173,10 +174,11 @@ def _task_row(task: Task, overview: Overview) -> list[str]:
     now, since = overview.now, entered(task)
     told = read_progress(task.fields.get("progress", ""))
     usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
+    left = left_of(task, now)[1] if task.node not in unheard(overview.nodes) else None
     sign = max((at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None), default=None)
     return [
         show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-        show.span(None if since is None else now - since), progress_cell(told), left_of(task, now)[1] or usual or "-",
+        show.span(None if since is None else now - since), progress_cell(told), left or usual or "-",
         show.span(None if sign is None else now - sign),
     ]
 

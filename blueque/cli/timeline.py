@@ -49,8 +49,8 @@ def timeline(
 
     It begins with the first run that is known. What ran at the same time is drawn one below the other, in numbered rows.
     The end of a bar says what became of the run: = complete, > runs still, x failed, ? lost with its node, - cancelled,
-    ~ handed back. A : stands for several short runs, x or ? where one of them ended so; of many their number is told, and
-    rows of nothing else are one: 1-4.
+    ~ handed back or put off. A : stands for several short runs, x or ? where one of them ended so; of many their number is
+    told, and rows of nothing else are one: 1-4.
     Each queue keeps about 10,000 events, three or four for each run; what ran before is not known.
     """
     if last <= 0:
@@ -230,7 +230,8 @@ class _Row:
     def _bar(self, run: Run) -> None:
         first, last = self._scale.ends(run)
         if first == last:
-            self._put(last, MARKS[run.outcome] if self._cells[last] == " " or run.ended is None else MANY)
+            is_told = self._cells[last] == " " or run.ended is None or run.outcome in BAD
+            self._put(last, MARKS[run.outcome] if is_told else MANY)
             return
         begin = first if self._cells[first] == " " else first + 1
         for place in range(begin, last):
@@ -241,8 +242,9 @@ class _Row:
             self._cells[first + 2 : first + 2 + len(name)] = name
 
     def _put(self, place: int, mark: str) -> None:
-        """Put a mark where none tells of an end that was no good one."""
-        if self._cells[place] in (" ", MANY, MARKS["complete"]):
+        """Put a mark where none tells of an end that was no good one; that of a bad end in the place of all but another."""
+        bad = [MARKS[outcome] for outcome in BAD]
+        if self._cells[place] in (" ", MANY, MARKS["complete"]) or (mark in bad and self._cells[place] not in bad):
             self._cells[place] = mark
 
 

@@ -10,7 +10,7 @@ from blueque import attention
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
-from blueque.cli.pace import progress_cell
+from blueque.cli.pace import progress_cell, unheard
 from blueque.cli.screen import height, watch
 from blueque.cli.show import Column
 from blueque.estimate import LATE, Pace, read_progress, time_left
@@ -87,7 +87,8 @@ class _Top:
         if progress.share is not None and task.progress_at is not None and task.started is not None:
             pace = self._paces[task.id, task.attempt]
             pace.see(progress.share, task.progress_at)
-            left = time_left(progress.share, now - task.started, now - task.progress_at, pace.rate, pace.updates)
+            if task.node not in unheard(its.nodes):
+                left = time_left(progress.share, now - task.started, now - task.progress_at, pace)
         signs = [at for at in (task.progress_at, its.printed.get(task.id)) if at is not None]
         return [
             show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),

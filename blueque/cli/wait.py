@@ -9,6 +9,7 @@ import click
 
 from blueque.cli import show
 from blueque.cli.actions import choose
+from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import as_item
@@ -48,7 +49,7 @@ def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None,
         for task in client.as_ended([*waiting], timeout) if waiting else ():
             del waiting[task.id]
             ended.append(task)
-            show.talk(ending(task))
+            tell_ending(task)
             if is_any:
                 break
     except WaitTimedOut as error:
@@ -62,14 +63,21 @@ def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None,
         waited = inspector.tasks([*waiting])
         show.print_json(
             "wait", **show.times(now=now), timed_out=code == TIMED_OUT,
-            items=[as_item(task, now) | {"error": task.error} for task in ended],
+            items=[as_item(task, now) | {"error": task.error, "result": value_of(task, "result")} for task in ended],
             waiting=[as_item(task, now) for task in waited],
         )
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
 
 
-def ending(task: Task) -> str:
-    """Return how a task has ended, in a sentence."""
+def tell_ending(task: Task) -> None:
+    """Say how a task has ended; an error of several lines has its further lines below, set in."""
+    first, *others = _ending(task).split("\n")
+    show.talk(first)
+    for line in others:
+        show.talk(f"  {line}".rstrip())
+
+
+def _ending(task: Task) -> str:
     began, ended = task.started, task.finished
     after = "" if began is None or ended is None else f" after {show.span(ended - began)}"
     why = task.error if task.status == "failed" else None

@@ -35,9 +35,10 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
         }
         show.print_json("why", **show.times(now=its.now), item=item, reasons=[reason._asdict() for reason in found])
         return
-    click.echo(show.clean(words.headline(its)))
+    show.print_wrapped(show.clean(words.headline(its)))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "
-        click.echo(f"{mark}{show.clean(reason.sentence)}")
+        show.print_wrapped(show.clean(reason.sentence), mark)
         if reason.command is not None:
-            click.echo(f"{' ' * len(mark)}{show.paint(show.clean(reason.command), '', bold=True)}")
+            command = show.short_ids(show.clean(reason.command))
+            click.echo(f"{' ' * len(mark)}{show.paint(command, '', bold=True)}")

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from blueque import histogram, keys
 from blueque.connection import Command, Redis
 from blueque.places import LOST
-from blueque.values import day_of
+from blueque.values import count_of, day_of
 
 FIRST, RECENT = 20, 80                                 # how many events of a task are kept, of its first and of its last
 IN_STREAM = 10_000                                     # of a queue, about
 ALWAYS = 1e11                                          # no time in seconds is beyond it
-WORDS = 200                                            # characters of an error that an event repeats
+WORDS = 500                                            # characters of an error that an event repeats
 _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 # The fields of a task hash that an event needs, in this order: see Past.
 FIELDS = ("attempt", "events", "started")
@@ -64,13 +64,13 @@ def tell_task(task: str, what: str, by: str, past: Past, now: float, facts: Told
 
 def _text(what: str, by: str, past: Past, now: float, facts: Told | None) -> str:
     attempt, _, _ = past
-    its: Told = {"event": what, "at": now, "attempt": _number(attempt), "by": by or None, **(facts or {})}
+    its: Told = {"event": what, "at": now, "attempt": count_of(attempt), "by": by or None, **(facts or {})}
     told = {name: value[:WORDS] if isinstance(value, str) else value for name, value in its.items() if value is not None}
     return json.dumps(told, separators=(",", ":"))
 
 
 def _kept(task: str, past: Past) -> str:
-    return keys.history(task) if _number(past[1]) < FIRST else keys.recent(task)
+    return keys.history(task) if count_of(past[1]) < FIRST else keys.recent(task)
 
 
 def count(redis: Redis, queue: str, what: str, now: float, times: int = 1, facts: Told | None = None) -> list[Command]:
@@ -98,7 +98,7 @@ def past_of(fields: Mapping[str, str]) -> Past:
 
 def after(past: Past) -> dict[str, str]:
     """Return what an event changes in the fields of its task."""
-    return {"events": str(_number(past[1]) + 1)}
+    return {"events": str(count_of(past[1]) + 1)}
 
 
 def ran(past: Past, finished: float) -> float | None:
@@ -110,10 +110,6 @@ def ran(past: Past, finished: float) -> float | None:
 def waited(created: str | None, eta: str | None, queued: str | None, now: float) -> float:
     """Return how long a task has waited that is reserved now: since it was made, or was due, or was last put in line."""
     return max(now - max(_time(text) for text in (created or str(now), eta, queued)), 0.0)
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def _time(text: str | None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
@@ -15,6 +15,7 @@ class Standing(NamedTuple):
     """What a beat tells the listener: the order left for it, and how the task that it watches stands.
 
     order: drain, or None. The others are fields of the task; all None when it watches none, or when it is gone.
+    held: the entries of the listener's own lists, each as (queue, task id).
     """
 
     order: str | None = None
@@ -26,9 +27,10 @@ class Standing(NamedTuple):
     error_type: str | None = None
     created: str | None = None
     stack: str | None = None
+    held: tuple[tuple[str, str], ...] = ()
 
 
-STANDING = Standing._fields[1:]                        # what is read of the task
+STANDING = Standing._fields[1:-1]                      # what is read of the task
 
 
 def order_of(orders: Iterable[str | None]) -> str | None:
@@ -88,15 +90,19 @@ def beat(
     """
     registration = keys.listener(queue, node)
 
-    def decide(known: list[str | None], is_member: int, snapshot: Sequence[str | None] = ()) -> Answer | Change:
+    def decide(known: list[str | None], is_member: int, snapshot: Sequence[Any] = ()) -> Answer | Change:
         instance_and_state, order = known[:2], known[2]
         _require(instance_and_state, instance, node, queue)
         commands: list[Command] = [
+            # In here, so that a key of another type does not keep the beat from being written.
+            ("LRANGE", keys.reserved(queue, node), 0, -1),
             ("HSET", registration, "beat", beat, "beat_at", now),
             ("ZADD", keys.nodes(queue), now, node),
         ]
         # A 1.0.0 listener on this host that takes us for dead has struck us off; we are not.
-        return Change(commands + _join(queue, node, is_member), Standing(order, *snapshot))
+        commands += _join(queue, node, is_member)
+        standing = Standing(order, *snapshot)
+        return Change(commands, lambda replies: standing._replace(held=tuple((queue, held) for held in replies[0])))
 
     reads: list[Command] = [
         ("HMGET", registration, "instance", "state", "order"),

@@ -10,7 +10,7 @@ from blueque.printed import LINES
 from blueque.protocol.attempt import owned
 from blueque.protocol.looks import ownership
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.tail import Line
+from blueque.tail import OURS, Line
 
 KEPT = 30 * 86400                                      # seconds after the last line, should nobody delete the task
 
@@ -40,8 +40,9 @@ def log(
         if not new and (is_first or not is_over):
             return Answer(None)
         commands: list[Command] = [("DEL", head)] if is_first else []
-        commands += [("XADD", head, "*", *_entry(attempt, line)) for line in new if line.is_head]
-        commands += [("XADD", stream, "MAXLEN", LINES, "*", *_entry(attempt, line)) for line in new]
+        entries = _entries(attempt, new, None if is_first else _printed(known))
+        commands += [("XADD", head, "*", *entry) for line, entry in zip(new, entries, strict=True) if line.is_head]
+        commands += [("XADD", stream, "MAXLEN", LINES, "*", *entry) for entry in entries]
         commands += [("EXPIRE", stream, KEPT), ("EXPIRE", head, KEPT)]
         if is_over:
             commands += [*_pack(task, stream), *_pack(task, head)]
@@ -92,5 +93,19 @@ def _pack(task: str, stream: str) -> list[Command]:
     return [("COPY", stream, spare), ("COPY", spare, stream, "REPLACE"), ("DEL", spare)]
 
 
-def _entry(attempt: int, line: Line) -> Command:
-    return ("attempt", attempt, "line", line.number, "at", line.at, "stream", line.stream, "text", line.text)
+def _printed(entry: Mapping[str, str]) -> str | None:
+    """Return when the task had printed something last, as of this entry; None: it had not."""
+    return entry.get("printed") if entry.get("stream") == OURS else entry.get("at")
+
+
+def _entries(attempt: int, lines: Sequence[Line], printed: str | float | None) -> list[Command]:
+    """Return the words of each entry. printed: when the task had printed something last before these lines."""
+    entries: list[Command] = []
+    for line in lines:
+        words: Command = ("attempt", attempt, "line", line.number, "at", line.at, "stream", line.stream, "text", line.text)
+        if line.stream != OURS:
+            printed = line.at
+        elif printed is not None:
+            words = (*words, "printed", printed)
+        entries.append(words)
+    return entries

@@ -25,6 +25,7 @@ from blueque.protocol.attempt import (
 from blueque.protocol.events import FIELDS, after, count, event, past_of
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.retry import Retry
+from blueque.values import DIGITS, count_of
 
 
 def recover(
@@ -123,7 +124,7 @@ def lose(
             commands += event(redis, queue, task, "cancelled", node, past, now, {"began": began})
             return Change(commands, "cancelled")
         retry = Retry.of(policy, default)
-        count = int(interruptions) if interruptions and interruptions.isdecimal() else 0
+        count = count_of(interruptions)
         if retry is not None and retry.allows_interruption(count):
             commands += [
                 ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
@@ -279,7 +280,7 @@ def reassert(
         status, its_attempt = fields.get("status"), fields.get("attempt", "0")
         if status == "started" and fields.get("token") == token:
             return Answer(fields)
-        is_older = its_attempt.isdecimal() and int(its_attempt) < attempt
+        is_older = its_attempt.isdecimal() and len(its_attempt) < DIGITS and int(its_attempt) < attempt
         is_ours = status == "reserved" and fields.get("token") == token
         if status is not None and not is_ours and not (is_older and status in ("pending", "scheduled")):
             return Answer(None)

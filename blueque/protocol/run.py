@@ -155,10 +155,12 @@ def retry(
     eta: float | None,
     now: float,
     facts: Facts = None,
+    wish: str | None = None,
 ) -> str:
     """End an attempt that is to be followed by another; return the status that the task has now.
 
     eta: when the next is due; None puts it in line at once. facts: such as failures and last_error.
+    wish: why the task itself wants to run again later; None: the attempt has failed.
     A task that somebody wants cancelled is cancelled instead.
     """
 
@@ -175,10 +177,14 @@ def retry(
         ]
         by = ending(token, None, now)
         why, kind = text_of(facts, "last_error"), text_of(facts, "last_error_type")
+        took = ran(its.past, now)
         noted = event(
             redis, queue, task, "retried", node, its.past, now,
-            {"error": why, "eta": eta, "took": ran(its.past, now), "error_type": kind},
+            {"error": why, "eta": eta, "took": took, "error_type": kind},
         )
+        if wish is not None:
+            told = {"reason": wish, "eta": eta, "took": took}
+            noted = event(redis, queue, task, "postponed", node, its.past, now, told)
         if eta is None:
             commands += [
                 ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *by),

@@ -36,14 +36,22 @@ def beat_all(
         ours = [pulse for pulse in pulses if known[pulse][:2] == [pulse.instance, "alive"]]
         struck = [pulse for pulse in ours if not is_member[pulse]]
         commands: list[Command] = [
+            *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in ours],
             *[("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now) for queue, node, _, beat in ours],
             *[("ZADD", keys.nodes(queue), now, node) for queue, node, _, _ in ours],
             *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
             *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
         ]
         order = order_of(known[pulse][2] for pulse in ours)
-        outcome = Standing(order, *(replies[-1] if task is not None else ())), [p.queue for p in pulses if p not in ours]
-        return Change(commands, outcome) if commands else Answer(outcome)
+        standing = Standing(order, *(replies[-1] if task is not None else ()))
+        lost = [pulse.queue for pulse in pulses if pulse not in ours]
+
+        def outcome(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
+            lists = zip(ours, executed, strict=False)
+            held = tuple((pulse.queue, entry) for pulse, entries in lists for entry in entries)
+            return standing._replace(held=held), lost
+
+        return Change(commands, outcome) if commands else Answer((standing, lost))
 
     registrations = [keys.listener(pulse.queue, pulse.node) for pulse in pulses]
     reads: list[Command] = [("HMGET", registration, "instance", "state", "order") for registration in registrations]

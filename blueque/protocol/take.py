@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque import keys
-from blueque.connection import Command, Connection, Look, Redis, as_hash, raise_refusal
+from blueque.connection import Command, Connection, Look, Redis, as_hash, name_refused, raise_refusal
 from blueque.errors import NotFree, NotRegistered
 from blueque.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.protocol.attempt import flat, stand
 from blueque.protocol.events import after, event, past_of, waited
 from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.values import count_of
 
 
 class Popped(NamedTuple):
@@ -72,18 +73,20 @@ def reserve(
     now: float,
     is_met: bool = True,
     line: str | None = None,
+    newest: Mapping[str, int] | None = None,
 ) -> dict[str, str] | None:
     """Make a popped task ours and return its fields; None: it was not to be had, and its hint is dropped.
 
     token: random, one for each attempt. Whoever holds it owns the attempt.
     is_met: False when our node has not free what the task needs of it: then it is put back.
     line: from which it was popped: what the tasks of that line need of our node is set aside for it. None: not known.
+    newest: number of the newest attempt that our spool has, by `created` of the task: Redis may have forgotten it.
     A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
     Raises NotFree when the task is back at the head of its line, for what it needs is taken.
     """
     room = _Room()
     while True:
-        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, line, room)
+        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, line, newest or {}, room)
         if not isinstance(taken, _Room):
             break
         room = taken                                   # now that we know what to look at
@@ -102,6 +105,7 @@ def _reserve(
     now: float,
     is_met: bool,
     popped_from: str | None,
+    newest: Mapping[str, int],
     room: _Room,
 ) -> dict[str, str] | str | _Room | None:
     reserved = keys.reserved(queue, node)
@@ -136,8 +140,7 @@ def _reserve(
             want = "limit"
         if want is not None:
             return Change([("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want)
-        before = fields.get("attempt", "")
-        attempt = (int(before) if before.isdecimal() else 0) + 1
+        attempt = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
         news: dict[str, str | int | float] = {
             "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
         }
@@ -202,9 +205,10 @@ def wait(
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
+    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))       # 0 would be for ever
     connection = redis.connection()
     try:
-        connection.send([("BZPOPMIN", *markers, max(seconds, 0.01))])   # 0 would be for ever
+        connection.send([command])
         if not is_answered(connection):
             connection.close()
             return None
@@ -212,6 +216,7 @@ def wait(
     except BaseException:
         connection.close()
         raise
+    name_refused([command], replies)
     raise_refusal(replies)
     return None if replies[0] is None else str(replies[0][0])
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Ahead, Command, Connection, Look, Patience, Redis, exchange, raise_refusal
+from blueque.connection import Ahead, Command, Connection, Look, Patience, Redis, exchange, name_refused, raise_refusal
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.pauses import jitter
 
@@ -70,9 +70,12 @@ def transact(
             is_unknown = is_unknown or is_sent
             if is_sent and not repeatable:
                 raise _unknown(name, look, error) from error
-            patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)
+            if not patience.may_reconnect(error):
+                patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)
             continue
         except RedisRefused as error:
+            if patience.may_reconnect(error):
+                continue
             if is_unknown:
                 raise _unknown(name, look, error) from error
             raise
@@ -122,12 +125,15 @@ def _execute(
     if ahead is not None:
         block += [("WATCH", *ahead.watch), *ahead.reads]
     replies = exchange(connection, block, meanwhile)
+    if isinstance(replies[0], RedisRefused):           # a right that was taken away: `prove` is to find that out from now on
+        connection.is_proven = False
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
     if ahead is not None:
         connection.ahead = Ahead(ahead, replies[end:])
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must not pass unseen.
+        name_refused(commands, executed)
         raise_refusal(executed)
     return executed
 

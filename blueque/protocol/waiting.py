@@ -16,13 +16,13 @@ from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact
 
 
-def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float) -> None:
+def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float, by: str = "") -> None:
     """Have a waiting task take its place among those of another priority, as the last of them for now.
 
-    One that a listener is about to reserve stays with it. Raises NotWaiting, WrongQueue.
+    One that a listener is about to reserve stays with it. by: who wants it. Raises NotWaiting, WrongQueue.
     """
 
-    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
+    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
         _, before, needs, _ = _waiting(task, queue, snapshot)
         if (before or "0") == str(priority):
             return Answer(None)
@@ -36,18 +36,21 @@ def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float)
                 *stand(queue, line_of(str(priority), needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
+        commands += event(redis, queue, task, "prioritized", by, snapshot[6:], now, {"priority": priority})
         return Change(commands)
 
     _transact(redis, "set_priority", queue, task, decide)
 
 
-def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
-    """Make a pending task the next of its line. Raises NotWaiting, WrongQueue."""
+def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> None:
+    """Make a pending task the next of its line. by: who wants it. Raises NotWaiting, WrongQueue."""
 
-    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
+    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
         status, priority, needs, _ = _waiting(task, queue, snapshot)
         if not is_in_line:
             raise NotWaiting(task, status)
+        if first == task:
+            return Answer(None)
         line = line_of(priority, needs)
         return Change(
             [
@@ -55,6 +58,7 @@ def put_first(redis: Redis, queue: str, task: str, now: float) -> None:
                 *stand(queue, line, task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(queue), 0, 0),
+                *event(redis, queue, task, "put_first", by, snapshot[6:], now),
             ]
         )
 
@@ -83,10 +87,13 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
     transact(redis, "bring_forward", look, decide)
 
 
-def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
-    """Have a waiting task wait in another queue instead, as the last of its line there. Raises NotWaiting, WrongQueue."""
+def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
+    """Have a waiting task wait in another queue instead, as the last of its line there.
 
-    def decide(snapshot: list[str | None], is_in_line: bool) -> Answer | Change:
+    by: who wants it. Raises NotWaiting, WrongQueue.
+    """
+
+    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
         if snapshot[1] == to and snapshot[0] is not None:
             return Answer(None)
         status, priority, needs, (eta, created) = _waiting(task, queue, snapshot)
@@ -98,7 +105,7 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float) -> None:
             ("ZINCRBY", keys.QUEUES, 0, to),
             ("ZREM", keys.tasks(queue), task),
             ("ZADD", keys.tasks(to), now if created is None else created, task),
-            *event(redis, to, task, "moved", "", snapshot[6:], now, {"from": queue}),
+            *event(redis, to, task, "moved", by, snapshot[6:], now, {"from": queue}),
             ("HINCRBY", keys.totals(queue), "moved_away", 1),
         ]
         if status == "scheduled":
@@ -124,7 +131,13 @@ def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> 
         if paused is not None:
             return Answer(False)
         why = {"paused_reason": reason} if reason else None
-        return Change([("HSET", keys.settings(queue), "paused", now, "paused_by", by, *flat(why))], True)
+        return Change(
+            [
+                ("HSET", keys.settings(queue), "paused", now, "paused_by", by, *flat(why)),
+                ("ZINCRBY", keys.QUEUES, 0, queue),
+            ],
+            True,
+        )
 
     return bool(transact(redis, "pause", Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]), decide))
 
@@ -152,10 +165,10 @@ def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
     def decide(known: str | None) -> Answer | Change:
         if known == (None if most is None else str(most)):
             return Answer(None)
-        given: Command = ("HDEL", keys.settings(queue), "max_concurrency")
+        given: list[Command] = [("HDEL", keys.settings(queue), "max_concurrency")]
         if most is not None:
-            given = ("HSET", keys.settings(queue), "max_concurrency", most)
-        return Change([given, ("ZADD", keys.wake(queue), 0, 0)])
+            given = [("HSET", keys.settings(queue), "max_concurrency", most), ("ZINCRBY", keys.QUEUES, 0, queue)]
+        return Change([*given, ("ZADD", keys.wake(queue), 0, 0)])
 
     look = Look([keys.settings(queue)], [("HGET", keys.settings(queue), "max_concurrency")])
     transact(redis, "set_max_concurrency", look, decide)
@@ -214,9 +227,9 @@ def _is_due(eta: str | None, now: float) -> bool:
 
 
 def _transact(
-    redis: Redis, name: str, queue: str, task: str, decide: Callable[[list[str | None], bool], Answer | Change]
+    redis: Redis, name: str, queue: str, task: str, decide: Callable[[list[str | None], bool, str | None], Answer | Change]
 ) -> None:
-    """Run one of these transactions; `decide` gets the task, and whether it stands in its line.
+    """Run one of these transactions; `decide` gets the task, whether it stands in its line, and which task is the next.
 
     One that does not may be with a listener of 1.0.0, which is about to run it: it must not be promised to another.
     """
@@ -225,13 +238,18 @@ def _transact(
     while line is not None:
         key = keys.line(queue, line)
 
-        def decide_here(snapshot: list[str | None], place: int | None, line: str = line) -> Answer | Change:
+        def decide_here(
+            snapshot: list[str | None], place: int | None, first: str | None = None, line: str = line
+        ) -> Answer | Change:
             its_line = line_of(*snapshot[2:4])
             if its_line != line and snapshot[:2] == ["pending", queue]:
                 return Answer(its_line)
-            return decide(snapshot, place is not None and snapshot[0] == "pending")
+            return decide(snapshot, place is not None and snapshot[0] == "pending", first)
 
-        look = Look([keys.task(task), key], [("HMGET", keys.task(task), *fields), ("LPOS", key, task)], task)
+        reads: list[Command] = [("HMGET", keys.task(task), *fields), ("LPOS", key, task)]
+        if name == "put_first":
+            reads.append(("LINDEX", key, -1))
+        look = Look([keys.task(task), key], reads, task)
         line = transact(redis, name, look, decide_here)
 
 

@@ -7,6 +7,9 @@ has it. To read the code, start with sessions.py. No module here bears the name 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from blueque.errors import NotInstalled
@@ -37,6 +40,8 @@ __all__ = [
     "task",
 ]
 
+OLDEST_PYSPARK = "4.1"                                 # as in pyproject.toml
+
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
     "Enqueued": "enqueueing",
@@ -60,13 +65,30 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("pyspark", "py4j", "pyarrow"):
+            raise
+        version = _version(package) if package == "pyspark" else None
+        if version is not None and _numbers(version) < _numbers(OLDEST_PYSPARK):
+            raise NotInstalled(f"blueque.spark.{name}", package, "spark", OLDEST_PYSPARK, version) from error
+        if not isinstance(error, ModuleNotFoundError):
             raise
         raise NotInstalled(f"blueque.spark.{name}", package, "spark") from error
     globals()[name] = found
     return found
+
+
+def _version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return getattr(sys.modules.get(package), "__version__", None)    # a cluster's own, without metadata
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 def __dir__() -> list[str]:

@@ -28,8 +28,8 @@ from blueque.client import Client
 from blueque.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BluequeError, Contended
+from blueque.hosts import host_name
 from blueque.places import FINISHED
-from blueque.process import host_name
 from blueque.snapshots import SLICE, Slice, Snapshot
 from blueque.spark import executors, jobs
 from blueque.spark.reader import PATIENCE, TYPES

@@ -14,7 +14,12 @@ from blueque.errors import BluequeError, InvalidInput
 from blueque.spark import jobs
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -54,7 +59,8 @@ def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> D
     """Return what writes a frame. Raises InvalidInput before any row is looked at."""
     from blueque.spark.writer import make_writer  # here: who reads needs none of it
 
-    _refuse_overwrite(overwrite)
+    if overwrite:
+        raise InvalidInput("mode 'overwrite' would mean to empty the queue first: write with mode 'append'")
     return make_writer(schema, options)
 
 
@@ -63,10 +69,17 @@ def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: boo
     """Return what writes the batches of a stream. Raises InvalidInput before any row is looked at."""
     from blueque.spark.stream import make_stream_writer  # here: who reads needs none of it
 
-    _refuse_overwrite(overwrite)
+    if overwrite:
+        raise InvalidInput(
+            "outputMode 'complete' writes all rows again with each batch: use outputMode 'append', or 'update'"
+        )
     return make_stream_writer(schema, options)
 
 
-def _refuse_overwrite(overwrite: bool) -> None:
-    if overwrite:
-        raise InvalidInput("mode 'overwrite' would mean to empty the queue first: write with mode 'append'")
+@_in_short
+def stream_reader() -> DataSourceStreamReader:
+    """Refuse: a queue cannot be read as a stream. Raises InvalidInput."""
+    raise InvalidInput(
+        "format('blueque') cannot be read as a stream: read finished tasks with spark.read.format('blueque') or "
+        "blueque.spark.read, as often as you need them"
+    )

@@ -188,6 +188,8 @@ class _Job:
 
 
 def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
+    if not hasattr(df, "isStreaming"):
+        raise InvalidType(f"a DataFrame is needed, not {type(df).__name__}")
     if df.isStreaming:
         raise InvalidInput("this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch")
     if shuffle and not (sink.keys and sink.run):

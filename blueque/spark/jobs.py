@@ -35,7 +35,9 @@ def failing(
     """Have a job that fails in here raise an error of ours: that which stopped it, if it is one of these, or JobFailed."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except BluequeError:                               # some are OSErrors as well
+        raise
+    except (PySparkException, Py4JError, OSError) as error:    # an OSError: Java has died, and does not answer
         own = raised(error)
         if own is None:
             raise JobFailed(queue, run, reason(error), fate) from error

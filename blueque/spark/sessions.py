@@ -50,7 +50,7 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
         builder = builder.master(master)
     for name, value in {**QUIET, **environment.quiet_log(), **(LOOPBACK if is_local else {}), **options}.items():
         builder = builder.config(name, value)
-    logger = logging.getLogger("py4j")                 # at INFO, the level of a listener, it tells of all that it closes
+    logger = logging.getLogger("py4j")                 # at INFO it tells of all that it closes
     logger.setLevel(logger.level or logging.WARNING)
     found = builder.getOrCreate()
     gateway.claim()

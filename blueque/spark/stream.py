@@ -19,7 +19,7 @@ from blueque.rows import Rows
 from blueque.run_record import Record
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sink import Sink, parse
-from blueque.spark.writer import Report, accepted, chunks_of, join_staging, open_staging, stage, written
+from blueque.spark.writer import Report, accepted, chunks_of, driver, join_staging, open_staging, stage, written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,14 +39,16 @@ def make_stream_writer(schema: StructType, options: Mapping[str, str]) -> Stream
         raise InvalidInput("option 'key' is not for streams: each batch comes once as it is; with keys, use foreachBatch")
     layout = lay_out(schema, sink)
     with sink.connected() as client:
-        return StreamWriter(sink, layout, open_staging(client, sink, is_stream=True).record)
+        opened = open_staging(client, sink, is_stream=True)
+        opened.discard_of_dead()
+        return StreamWriter(sink, layout, opened.record, driver())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream to a queue."""
 
-    def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
-        self.sink, self.layout = sink, layout
+    def __init__(self, sink: Sink, layout: Layout, record: Record, owner: str) -> None:
+        self.sink, self.layout, self._owner = sink, layout, owner
         self._record = record                          # of the stream as it was when Spark asked for this writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
@@ -76,7 +78,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         report.query = _query()
-        report.chunks = stage(join_staging(client, self.sink, self._record), pieces)
+        report.chunks = stage(join_staging(client, self.sink, self._record, self._owner), pieces)
 
 
 def _query() -> str | None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from blueque import plain_files
 from blueque.attempt import Attempt
 from blueque.errors import SubmitFailed
 from blueque.records import MAX_ERROR, MAX_ERROR_LINES
@@ -51,8 +52,7 @@ def submit(
     if code != 0:
         raise SubmitFailed(code, _last_words(Attempt(directory, "")))
     try:
-        with open(f"{directory}/result", encoding="utf-8", errors="replace") as result:
-            return result.read()
+        return plain_files.read(f"{directory}/result", may_be_link=True).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -17,6 +17,7 @@ from itertools import chain, repeat, starmap
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+import psutil
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from blueque.client import Client
@@ -28,7 +29,7 @@ from blueque.spark.chunks import by_shard, split
 from blueque.spark.jobs import telling, told
 from blueque.spark.layout import Layout, lay_out, read
 from blueque.spark.sink import Sink, parse
-from blueque.staging import Staging
+from blueque.staging import Staging, owner_of
 from blueque.values import Encoded
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
             is_random = sink.run is None
             if is_random:                              # once, when the write is planned; all that take part get a copy
                 sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
-            return StagedWriter(sink, layout, open_staging(client, sink).record, is_random)
+            return StagedWriter(sink, layout, open_staging(client, sink), is_random)
         if sink.run is not None:
             return RunWriter(sink, layout, open_run(client, sink).record)
     return KeysWriter(sink, layout, counts)
@@ -137,13 +138,16 @@ class KeysWriter(Writer):
 class StagedWriter(Writer):
     """Writes rows that become visible all at once, when all of them are there, or not at all."""
 
-    def __init__(self, sink: Sink, layout: Layout, record: Record, is_random: bool = False) -> None:
+    def __init__(self, sink: Sink, layout: Layout, opened: Staging, is_random: bool = False) -> None:
         super().__init__(sink, layout)
-        self._record = record                          # of the run that the planner has opened, and no later one
+        self._record = opened.record                   # of the run that the planner has opened, and no later one
+        self._owner = driver()
         self._is_random = is_random                    # nobody else stages under this name
+        if not opened.is_committed:
+            opened.discard_of_dead()
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
-        staging = join_staging(client, self.sink, self._record)
+        staging = join_staging(client, self.sink, self._record, self._owner)
         if not staging.is_committed:
             report.chunks = stage(staging, pieces)
 
@@ -191,8 +195,14 @@ def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
     return client.get_queue(sink.queue).join_run(record, **sink.for_all)
 
 
-def join_staging(client: Client, sink: Sink, record: Record) -> Staging:
-    return client.get_queue(sink.queue).join_staging(record, **sink.for_all)
+def join_staging(client: Client, sink: Sink, record: Record, owner: str = "") -> Staging:
+    return client.get_queue(sink.queue).join_staging(record, owner, **sink.for_all)
+
+
+def driver() -> str:
+    """Return the owner of what is staged: Spark's driver, whose Java process started this one. Empty: there is none."""
+    java = next((parent for parent in psutil.Process().parents() if parent.name() == "java"), None)
+    return "" if java is None else owner_of(java.pid)
 
 
 def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:

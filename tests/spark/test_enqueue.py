@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from running import until
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, keys
-from blueque.spark import enqueueing, frames, sink
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, keys, process
+from blueque.running_task import RunningTask
+from blueque.spark import enqueueing, frames, gateway, sink
 from blueque.spark.layout import lay_out, read
+from blueque.spark.sessions import activate
 from spark import mishaps
+from spark.conftest import FAST
 from spark.exact import forget_tasks, is_exact, pending
 
 ROWS = 4000                                            # in two partitions: two chunks each, and four of the naive way
@@ -147,7 +154,7 @@ def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqu
         ({"run": "a\0b"}, InvalidInput, r"the run name 'a\\x00b' holds a NUL character"),
         ({"key": 7}, InvalidType, "key: the name of a column, or a list of such, is needed"),
         ({"priority": 101}, InvalidInput, "priority 101 is not between -100 and 100"),
-        ({"retry": 3}, InvalidType, "retry"),
+        ({"retry": 1.5}, InvalidType, "retry"),
         ({"json": True}, InvalidInput, "params are one column of text, and they are not"),
         ({"shuffle": True}, InvalidInput, "shuffle is for rows with a key in a run"),
         ({"time_limit": "soon"}, InvalidInput, "'soon' is not a duration"),
@@ -282,3 +289,48 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
 
     assert ROWS // 2 <= done < ROWS
     assert (again.new, again.tasks, sum(pending(cli).values())) == (ROWS - done, ROWS, ROWS - done)
+
+
+def lose_java(url, directory, writing):
+    """What a forked process does: enqueue rows without a key while its Java is killed; it tells what was raised."""
+    told = {}
+    try:
+        with bs.task(RunningTask("id", {}, directory), "local[1]", **FAST) as own:
+            own.dataSource.register(mishaps.MishapSource)
+            told["java"] = gateway.java_process().pid
+            Path(writing).write_text(json.dumps(told))
+            bs.enqueue(own.range(0, ROWS, 1, 2), Q, url=url, run="tonight")
+    except Exception as error:
+        told |= {"raised": type(error).__name__, "sentence": str(error)}
+    Path(writing).write_text(json.dumps(told))
+    return 0
+
+
+def test_a_java_that_dies_fails_the_job_and_what_it_staged_goes_when_the_run_is_opened_again(
+    spark, url, cli, enqueue, mishap, tmp_path, monkeypatch
+):
+    mishap("pause", "after stage", 2, partition=0)
+    told = tmp_path / "told"
+    told.touch()
+    # The workers of a session of its own find the modules of the tests.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]))
+    pid = process.fork(lambda: lose_java(url, str(tmp_path), str(told)))
+    until(lambda: mishaps.struck(cli) == 1 or "raised" in told.read_text(), 120)
+    assert mishaps.struck(cli) == 1, told.read_text()
+    os.kill(json.loads(told.read_text())["java"], signal.SIGKILL)
+    assert process.wait_for(pid) == 0
+    raised = json.loads(told.read_text())
+    assert raised["raised"] == "JobFailed", raised
+    assert raised["sentence"].startswith("the Spark job for queue 'render', run 'tonight' has failed: ")
+    mishaps.forget(cli)
+    of_dead = cli.zrange(keys.staging(Q, "tonight"), 0, -1)
+    assert len(of_dead) == 2
+
+    mishap("pause", "after stage", 1, partition=0)
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(lambda: (activate(spark), enqueue(spark.range(0, ROWS, 1, 2), run="tonight"))[1])
+        until(lambda: mishaps.struck(cli) == 1, 120)
+        assert not {*of_dead} & {*cli.zrange(keys.staging(Q, "tonight"), 0, -1)}
+        mishaps.forget(cli)
+        assert again.result().tasks == ROWS
+    assert is_exact(cli, ROWS)

@@ -49,6 +49,13 @@ def write(writer, **rows):
     return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(batches(**rows))))
 
 
+def test_what_a_queue_cannot_do_is_refused_with_a_sentence(options):
+    with pytest.raises(InvalidInput, match=r"cannot be read as a stream: .*spark\.read"):
+        datasource.stream_reader()
+    with pytest.raises(InvalidType, match="a DataFrame is needed, not list"):
+        enqueueing.enqueue([1], Q, url=options["url"])
+
+
 def test_what_is_staged_is_seen_when_it_is_committed_and_not_before(options, cli):
     writer = make(options)
     messages = [write(writer), write(writer, first=2500)]
@@ -139,9 +146,12 @@ def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
         make(options | {"run": "tonight", "key": "id"})
 
 
-@pytest.mark.parametrize("make_one", [datasource.writer, datasource.stream_writer])
-def test_to_overwrite_a_queue_is_refused(options, state, make_one):
-    with pytest.raises(InvalidInput, match="mode 'overwrite' would mean to empty the queue first: write with mode 'append'"):
+@pytest.mark.parametrize(("make_one", "sentence"), [
+    (datasource.writer, "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"),
+    (datasource.stream_writer, "outputMode 'complete' writes all rows again with each batch: use outputMode 'append'"),
+])
+def test_to_overwrite_a_queue_is_refused(options, state, make_one, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
         make_one(SCHEMA, options | {"name": "in"}, True)
     assert state() == {}
 

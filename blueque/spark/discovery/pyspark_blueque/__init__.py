@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -44,3 +49,8 @@ class DefaultSource(DataSource):
         from blueque.spark import datasource
 
         return datasource.stream_writer(schema, self.options, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from blueque.spark import datasource
+
+        return datasource.stream_reader()

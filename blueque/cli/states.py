@@ -1,0 +1,49 @@
+"""The option --state: states of tasks by their names, or by those that people have for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
+
+# What lists and other programs call them.
+ALIASES = {
+    **dict.fromkeys(("running", "active"), "started"),
+    **dict.fromkeys(("done", "completed", "succeeded", "success"), "complete"),
+    **dict.fromkeys(("fail", "error"), "failed"),
+    **dict.fromkeys(("canceled", "revoked"), "cancelled"),
+    **dict.fromkeys(("waiting", "queued"), "pending"),
+    "delayed": "scheduled",
+}
+
+
+class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click only
+    """Some of these states, with commas between them: a tuple of their own names."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(self._state(word.strip(), param, ctx) for word in value.split(","))
+
+    def _state(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        known, name = [str(choice) for choice in self.choices], word.lower()
+        name = ALIASES.get(name, name)
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            meant = f"did you mean {close[0]}? There are" if close else "there are"
+            self.fail(f"{word!r} is no state that it takes: {meant} {', '.join(known)}", param, ctx)
+        return name
+
+
+def state_option(states: Sequence[str], help: str) -> Callable[[Decorated], Decorated]:
+    """Add --state, as the parameter `states`: each state that was named, maybe none."""
+    return click.option("--state", "states", multiple=True, type=States(states), callback=_flat, help=help)
+
+
+def _flat(context: click.Context, parameter: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(state for states in value for state in states))

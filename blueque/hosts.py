@@ -1,0 +1,82 @@
+"""Hosts: what this machine is called in the ids of its listeners."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+
+from blueque.errors import InvalidInput
+
+VARIABLE = "BLUEQUE_HOST"
+_LONGEST = 253                                         # characters of a name in the DNS
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_NODE = re.compile(r".*_[0-9]+")                       # reads as the id of a listener
+_LOOPBACK = re.compile(r"(?:ip6-)?(?:localhost|loopback)[46]?(?:\..*)?", re.IGNORECASE)
+_REVERSE = (".in-addr.arpa", ".ip6.arpa")              # an address, as the DNS writes it
+
+
+def host_name() -> str:
+    """Return the name of this host: BLUEQUE_HOST, or else `default_name()`. Raises InvalidInput."""
+    return chosen_name() or default_name()
+
+
+def chosen_name() -> str | None:
+    """Return BLUEQUE_HOST; None when it is not set. Raises InvalidInput."""
+    chosen = os.environ.get(VARIABLE)
+    try:
+        return require_host_name(chosen) if chosen else None
+    except InvalidInput as error:
+        raise InvalidInput(f"{VARIABLE}: {error}") from error
+
+
+def default_name() -> str:
+    """Return `getfqdn()` as 1.0.0 does, unless that is `localhost` or an address; then `gethostname()`."""
+    return _full_name() if names_one_machine(_full_name()) else socket.gethostname()
+
+
+def require_host_name(name: str) -> str:
+    """Return the name. Raises InvalidInput when a node id cannot have it."""
+    if len(name) > _LONGEST:
+        raise InvalidInput(f"a host name has at most {_LONGEST} characters, this one {len(name)}")
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} is not a host name: use letters, digits, '.', '-' and '_', with a letter or digit at both ends"
+        )
+    if _NODE.fullmatch(name):
+        raise InvalidInput(f"{name!r} reads as the id of a listener: a host name does not end with '_' and digits")
+    return name
+
+
+def names_one_machine(name: str) -> bool:
+    """Tell whether a name may belong to one machine alone: not `localhost`, nor an address."""
+    return bool(name) and not (_LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name))
+
+
+def is_this_machine(host: str) -> bool:
+    """Tell whether a listener of 1.0.0 whose node id has this host runs on this machine.
+
+    Many machines may be `localhost`; this is the one if BLUEQUE_HOST says so.
+    """
+    return host == _full_name() and (names_one_machine(host) or host == host_name())
+
+
+def has_been_this_machine(host: str) -> bool:
+    """Tell whether our listeners may have registered under this host name before it was set, or before an upgrade."""
+    return host in (host_name(), default_name(), _full_name())
+
+
+@functools.cache
+def _full_name() -> str:
+    return socket.getfqdn()                            # may ask the DNS
+
+
+def _is_address(name: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, name.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False

@@ -1,0 +1,114 @@
+"""Open, read and replace the files of an attempt, whatever the task has put in their place.
+
+A task may leave a pipe, a link, a device, a directory or a sparse file of a terabyte under any name in its directory. No
+function here waits for one, and none reads more than its limit.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+MOST = 2**30                                           # bytes; a value in Redis takes 512 MiB at most
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
+
+
+class NotPlain(OSError):
+    """There is something else than a regular file, or a file that is too large."""
+
+
+def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -> int:
+    """Open a regular file and return its descriptor. Raises NotPlain for anything else, OSError.
+
+    may_be_link: whether a symbolic link to a regular file will do.
+    """
+    follow = 0 if may_be_link else os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags | follow | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise NotPlain(error.errno, "not a regular file", path) from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise NotPlain(errno.EINVAL, "not a regular file", path)
+
+
+def read(path: str, limit: int = MOST, may_be_link: bool = False) -> bytes:
+    """Return the content of a regular file. Raises NotPlain, also if it takes more than `limit` bytes, OSError."""
+    content, size = _read(path, limit, 0, may_be_link)
+    if size > limit:
+        raise NotPlain(errno.EFBIG, f"it takes {size:,} bytes, more than {limit:,}", path)
+    return content
+
+
+def head(path: str, size: int, may_be_link: bool = False) -> bytes:
+    """Return the first bytes of a regular file. Raises NotPlain, OSError."""
+    return _read(path, size, size, may_be_link)[0]
+
+
+def tail(path: str, size: int, may_be_link: bool = False) -> bytes:
+    """Return the last bytes of a regular file. Raises NotPlain, OSError."""
+    return _read(path, size, -size, may_be_link)[0]
+
+
+def _read(path: str, limit: int, part: int, may_be_link: bool) -> tuple[bytes, int]:
+    """Return up to `limit` bytes, and the size of the file. part: 0 for all or nothing, below 0 for the end."""
+    descriptor = open_plain(path, may_be_link=may_be_link)
+    with open(descriptor, "rb", buffering=0) as file:
+        size = os.fstat(descriptor).st_size
+        if part == 0 and size > limit:
+            return b"", size
+        left = min(size, limit)
+        if part < 0:
+            file.seek(size - left)
+        parts = []
+        while left > 0 and (block := file.read(left)):
+            parts.append(block)
+            left -= len(block)
+    return parts[0] if len(parts) == 1 else b"".join(parts), size
+
+
+def remove(path: str) -> None:
+    """Remove a file; a directory in its place is given another name. Raises OSError."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        os.rename(path, f"{path}.{os.urandom(4).hex()}")
+
+
+def replace(new: str, path: str) -> None:
+    """Rename `new` to `path`, also where a task has made a directory. Raises OSError."""
+    try:
+        os.rename(new, path)
+    except IsADirectoryError:
+        remove(path)
+        os.rename(new, path)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at first, and then refuses."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], written)
+
+
+def write_whole(path: str, content: bytes, is_synced: bool = True) -> None:
+    """Write over what is there, and wait until it is on the disk if `is_synced`. Raises OSError."""
+    try:
+        descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT)
+    except NotPlain:
+        remove(path)
+        descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(descriptor, content)
+        if os.fstat(descriptor).st_size > len(content):
+            os.ftruncate(descriptor, len(content))
+        if is_synced:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

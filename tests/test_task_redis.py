@@ -1,0 +1,229 @@
+"""Which tasks may connect to the Redis of their listener, and where its password must not be."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import forked
+import pytest
+from handlers import ended
+from running import Programs, children_of, clean_environment, until
+
+from blueque import Client
+from blueque.rereading import ANSWER_TO
+
+PASSWORD = "geheim-0815"
+WORK = """
+    import json, os, subprocess, sys
+    from pathlib import Path
+
+    import blueque
+
+    MADE_AT_IMPORT = blueque.Client()
+
+    def enqueue_next(task):
+        first = blueque.Client().get_queue("next").enqueue({"made": "in the call"})
+        second = MADE_AT_IMPORT.get_queue("next").enqueue({"made": "at the import"})
+        print("enqueued", first, second)
+        return [first, second]
+
+    def tell(task):
+        print("telling")
+        return "told"
+
+    def look(task):
+        own = dict(os.environ)
+        child = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+        exposed = Path("/proc/self/environ").read_text() + Path("/proc/self/cmdline").read_text()
+        return json.dumps([own, child, exposed])
+
+    def url(task):
+        return blueque.Client().url
+
+    def urls(task):
+        os.environ["BLUEQUE_REDIS_URL"] = "redis://set-by-the-handler/0"
+        return [blueque.Client().url, blueque.Client("redis://argument/0").url]
+
+    def connection(task):
+        client = blueque.Client()
+        return client._redis.read(("CLIENT", "ID"))[0]
+
+    def wait(task):
+        Path("began").touch()
+        while not Path("go").exists():
+            pass
+"""
+
+
+@pytest.fixture
+def programs(url, cli, tmp_path):
+    """What connects as a user with a password."""
+    cli.acl_setuser(
+        "ada",
+        enabled=True,
+        passwords=[f"+{PASSWORD}"],
+        keys=["*"],
+        channels=["*"],
+        categories=["+@all"],
+    )
+    with Programs(url.replace("redis://", f"redis://ada:{PASSWORD}@"), tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+    cli.acl_deluser("ada")
+
+
+def run(programs, queue="work"):
+    task = ended(programs.client, programs.client.get_queue(queue).enqueue(""))
+    assert task.status == "complete", task.error
+    return task
+
+
+@pytest.mark.parametrize(
+    "option", [(), ("--spawn",), ("--preload", "work"), ("--no-warm",)], ids=repr
+)
+def test_a_handler_enqueues_the_next_task_without_an_address(programs, option):
+    programs.listener("work:enqueue_next", *option)
+
+    task = run(programs)
+
+    made = [programs.client.get_task(task_id).parameters["made"] for task_id in task.result]
+    assert made == ["in the call", "at the import"]
+
+
+@pytest.mark.parametrize("option", [(), ("--spawn",)], ids=repr)
+@pytest.mark.parametrize("place", ["option", "BLUEQUE_REDIS_URL", "REDIS_URL", "file"])
+def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(
+    programs, cli, place, option
+):
+    command = [
+        sys.executable,
+        "-m",
+        "blueque.cli.listener",
+        "look",
+        "--spool",
+        "spool",
+        "--run",
+        "work:look",
+        *option,
+    ]
+    environ = {place: programs.url} if place.endswith("REDIS_URL") else {}
+    if place == "file":
+        programs.write(f'redis_url = "{programs.url}"', "blueque.toml", 0o600)
+    listener = programs.start(
+        [*command, *(("--redis-url", programs.url) if place == "option" else ())], environ=environ
+    )
+    listener.says("register queue=look")
+
+    task = run(programs, "look")
+
+    shown = forked.run(
+        ["show", task.id, "--json"], clean_environment() | {"BLUEQUE_REDIS_URL": programs.url}
+    ).stdout
+    own, child, exposed = json.loads(task.result)
+    assert "BLUEQUE_TASK_ID" in own and "BLUEQUE_TASK_ID=" in child and "\0" in exposed
+    for text in (
+        task.result,
+        listener.log,
+        listener.printed,
+        shown,
+        json.dumps(cli.hgetall(f"blueque_task_{task.id}")),
+    ):
+        assert PASSWORD not in text and "geheim" not in text
+    files = [path for path in (programs.directory / "spool").rglob("*") if path.is_file()]
+    assert any(path.name == "exit" for path in files)
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+    slots = children_of(listener.pid)
+    for pid in {listener.pid, *slots, *(spare for slot in slots for spare in children_of(slot))}:
+        assert (
+            PASSWORD
+            not in Path(f"/proc/{pid}/environ").read_text()
+            + Path(f"/proc/{pid}/cmdline").read_text()
+        )
+
+
+def test_the_password_is_in_no_environment_while_the_configuration_is_read_again(programs):
+    programs.write("""
+        from pathlib import Path
+
+        with open("seen", "ab") as file:
+            file.write(Path("/proc/self/environ").read_bytes() + b"\\n")
+
+        def run(task):
+            return 1
+    """)
+    listener = programs.listener("work:run", "--no-warm")
+    (slot,) = listener.slots()
+
+    listener.send(signal.SIGHUP)
+    until(lambda: listener.slots() not in ([], [slot]), what="a new slot")
+
+    first, again = (programs.directory / "seen").read_bytes().splitlines()
+    assert ANSWER_TO.encode() in again and ANSWER_TO.encode() not in first
+    assert PASSWORD.encode() not in first + again
+
+
+def test_the_connection_of_a_task_is_its_own(programs, cli):
+    programs.listener("work:connection")
+    before = {int(client["id"]) for client in cli.client_list()}
+
+    numbers = [run(programs).result for _ in range(3)]
+
+    assert not {*numbers} & before and len({*numbers}) == 3
+
+
+def test_the_address_of_the_listener_goes_before_the_environment_and_an_argument_before_both(
+    programs,
+):
+    programs.listener("work:urls", environ={"REDIS_URL": "redis://elsewhere/0"})
+
+    assert run(programs).result == [programs.url, "redis://argument/0"]
+
+
+def test_a_program_gets_the_address_only_when_the_listener_says_so(programs):
+    program = ("--exec", "sh", "-c", 'echo "${BLUEQUE_REDIS_URL-nothing}"')
+    programs.listener(*program, queue="by-default", environ={"BLUEQUE_REDIS_URL": programs.url})
+    programs.listener("--task-redis", *program, queue="by-option")
+    programs.write("[listener]\ntask_redis = true", "blueque.toml")
+    programs.listener(*program, queue="by-file")
+    programs.listener("work:look", "--spawn", queue="python")
+
+    found = [run(programs, queue).result for queue in ("by-default", "by-option", "by-file")]
+
+    assert found == ["nothing", programs.url, programs.url]
+    assert PASSWORD not in run(programs, "python").result, "a callable has it in memory only"
+
+
+@pytest.mark.parametrize("option", [(), ("--spawn",)], ids=repr)
+def test_no_task_gets_the_address_when_the_listener_says_so(programs, option):
+    environ = {"BLUEQUE_TASK_REDIS": "false", "BLUEQUE_REDIS_URL": programs.url}
+    programs.listener("work:url", *option, environ=environ)
+    programs.listener(
+        "--exec",
+        "sh",
+        "-c",
+        'echo "${BLUEQUE_REDIS_URL-nothing}"',
+        queue="program",
+        environ=environ,
+    )
+
+    assert run(programs).result == "redis://localhost:6379/0"
+    assert run(programs, "program").result == "nothing"
+
+
+def test_a_forking_runner_has_its_tasks_connect_as_its_client_does(programs):
+    programs.script(f"""
+        import work
+        from blueque import Client, ForkingRunner
+        ForkingRunner(Client({programs.url!r}), "work", work.url, spool="spool").run()
+    """)
+
+    assert run(programs).result == programs.url
+
+
+def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+    assert Client().url == url
+    assert Client("redis://other/1").url == "redis://other/1"

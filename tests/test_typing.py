@@ -1,0 +1,56 @@
+"""What a type checker sees of `blueque` in a program of a user."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from running import ROOT
+
+GOOD = """
+from blueque import Client, Count, ForkingRunner, Handler, RunningTask, current_task
+
+
+def encode(task: RunningTask) -> dict[str, int]:
+    task.progress(1, 2, "frames")
+    return {"frames": 2}
+
+
+handler: Handler = encode
+client = Client()
+ForkingRunner(client, "video", encode)
+count: Count = client.get_queue("video").enqueue_many([1, 2])
+print(count.new, current_task().resources)
+"""
+BAD = {
+    "from blueque import Cleint\n": 'has no attribute "Cleint"',
+    "import blueque\nblueque.Clientt()\n": 'has no attribute "Clientt"',
+    "from blueque import Handler\n\ndef run() -> None: ...\n\nhandler: Handler = run\n": "Incompatible types",
+}
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory):
+    """Return a function that runs mypy on a program, and returns its exit code and what it said."""
+    directory = tmp_path_factory.mktemp("typing")
+    (directory / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-pyspark.*,pyarrow.*,psutil.*]\nfollow_imports = skip\nignore_missing_imports = true\n"
+    )
+
+    def check(text):
+        (directory / "program.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--python-executable", sys.executable, "program.py"],
+            cwd=directory, capture_output=True, text=True, timeout=300, env={"MYPYPATH": str(ROOT)},
+        )
+        return done.returncode, done.stdout
+
+    return check
+
+
+def test_a_type_checker_knows_all_that_a_handler_uses_and_no_misspelt_name(check):
+    assert check(GOOD)[0] == 0, check(GOOD)[1]
+    for text, error in BAD.items():
+        code, said = check(text)
+        assert code == 1 and error in said, (text, said)
