@@ -18,7 +18,7 @@ from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, pru
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.runs import RunBatch
 from blueque.rows import relay
-from blueque.run_record import Record
+from blueque.run_fields import Record
 from blueque.task_id import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
 from blueque.values import FLUSH, encode, quick_encoder, require_text_keys, require_time
 

@@ -13,7 +13,7 @@ from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
-from blueque.run_record import Record, require_same
+from blueque.run_fields import Record, require_same
 from blueque.runs import KeyedRun
 from blueque.staging import Staging
 from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep

@@ -18,7 +18,8 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.selection import Select, require_select
 from blueque.socket_connection import SocketConnection
-from blueque.task import Task, load
+from blueque.task import Task
+from blueque.task_load import load
 from blueque.values import require_feed_name, require_queue_name, require_run_name
 
 # What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from blueque import metrics
-from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.exposition import CONTENT_TYPE, Family, text
 from blueque.trouble import Trouble
@@ -26,12 +25,12 @@ SLOWEST = 10.0                                         # seconds that somebody m
 class Exporter:
     """Asks Redis, and makes the text of the answer.
 
-    client: without patience. longest: how many seconds Redis may take for an answer; Prometheus waits for 10.
+    collect: returns the families of metrics, and raises BluequeError when Redis does not answer.
+    longest: how many seconds Redis may take for an answer; Prometheus waits for 10.
     """
 
-    def __init__(self, client: Client, max_queues: int = metrics.MAX_QUEUES, longest: float = 4.0) -> None:
-        self._client, self._max_queues, self._longest = client, max_queues, longest
-        client.wait_with(lambda connection: connection.wait(longest))
+    def __init__(self, collect: Callable[[], list[Family]], longest: float = 4.0) -> None:
+        self._collect, self._longest = collect, longest
         self._trouble = Trouble("Redis answers again")
         self._turn = threading.Lock()
         self.is_up = True                              # Redis answered when it was asked last
@@ -50,13 +49,11 @@ class Exporter:
 
     def _ask(self) -> list[Family]:
         try:
-            found = self._client.get_metrics(self._max_queues)
+            found = self._collect()
         except BluequeError as error:
             self.is_up = False
             self._trouble.tell(str(error), "telling that it is down")
             return []
-        finally:
-            self._client.close()                       # each request has a thread of its own, and so a connection
         self.is_up = True
         self._trouble.tell(None)
         return found

@@ -10,7 +10,8 @@ from blueque.line_up import Room
 from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
 from blueque.statistics import Usual, ask_usual, is_quiet, take_usual
-from blueque.task import Task, load
+from blueque.task import Task
+from blueque.task_load import load
 from blueque.waiting import Pause, pause_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from blueque.errors import RedisRefused
 from blueque.lines import Needs, parse_needs
 from blueque.places import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
-from blueque.task import Task, load
+from blueque.task import Task
+from blueque.task_load import load
 from blueque.waiting import Pause, pause_of
 
 if TYPE_CHECKING:

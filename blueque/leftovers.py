@@ -10,7 +10,8 @@ from typing import NamedTuple
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import WrongRun
-from blueque.run_record import Record, load, load_all, staged_chunks
+from blueque.run_fields import Record
+from blueque.run_record import load, load_all, staged_chunks
 from blueque.staging import discard, finish
 
 STALLED = 60.0                                         # seconds after which what is decided should have been put in line

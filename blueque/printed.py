@@ -11,12 +11,12 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from blueque.log_line import LINES
 from blueque.plain_files import open_plain
 
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat
 BLOCK = 2**18
-LINES = 1000                                           # the last ones, which are kept of a flood
 ROWS = 20                                              # of a screen, and lines that a cursor may come back to
 _MOVE = re.compile(rb"(\n|\x1b\[\d{0,2}A)")
 _UP = re.compile(rb"\x1b\[\d{0,2}A")

@@ -10,8 +10,8 @@ from typing import Any
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
+from blueque.log_line import Line
 from blueque.retry import Retry, class_name, class_names
-from blueque.tail import Line
 from blueque.task import Task
 from blueque.values import encode, printable, require_number
 from blueque.wording import one_line

@@ -156,7 +156,8 @@ class Retry:
 
 def class_name(kind: type) -> str:
     """Return how a class is called where errors are recorded: with its module, unless it is built in."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    module = vars(kind).get("error_type_module", kind.__module__)
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def class_names(kind: type, most: int = 20) -> list[str]:

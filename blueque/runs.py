@@ -13,7 +13,8 @@ from blueque.connection import Redis
 from blueque.errors import InvalidInput
 from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows, relay
-from blueque.run_record import Record, count_ledgers
+from blueque.run_fields import Record
+from blueque.run_record import count_ledgers
 from blueque.task_id import ids_of_run_keys, shard_of
 from blueque.values import require_whole
 

@@ -13,7 +13,8 @@ from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.protocol.staging import Chunk
 from blueque.rows import Rows, relay
-from blueque.run_record import Record, staged_chunks, unpublished_chunks
+from blueque.run_fields import Record
+from blueque.run_record import staged_chunks, unpublished_chunks
 from blueque.runs import RunOutcome
 from blueque.task_id import random_ids
 from blueque.values import require_whole

@@ -12,14 +12,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from blueque.attempt import STACK
+from blueque.log_line import LINES, OURS, Line
 from blueque.plain_files import open_plain, tail
-from blueque.printed import LINES, Stream
+from blueque.printed import Stream
 from blueque.settings import LOG_LIMIT
 
-OURS = "blueque"                                       # the stream of a line that the task has not printed
 STREAMS = ("stdout", "stderr")
 FILES = (*((name, name) for name in STREAMS), (STACK, OURS))                   # and the stream of their lines
 HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
@@ -27,20 +26,6 @@ LOOKS = 3600                                           # that wait for Redis; ol
 LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
 MAX_NOTE = 1000                                        # bytes of a line of `times`
 HELD = 2**19                                           # bytes of the lines that wait to be taken
-
-
-class Line(NamedTuple):
-    """A line that a task has printed.
-
-    number: 1 is the first of the attempt, in both streams together. at: when it was read, in Unix seconds; 0: by nobody yet.
-    is_head: it is one of the first, which are kept.
-    """
-
-    number: int
-    at: float
-    stream: str
-    text: str
-    is_head: bool = False
 
 
 class Tail:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from blueque import keys
-from blueque.connection import Redis, as_hash
 from blueque.errors import InvalidInput
 from blueque.retry import Retry
 from blueque.values import decode
@@ -329,12 +327,3 @@ class Task:
             return FIELDS[name](text)
         except ValueError:                             # another program's text where a number belongs
             return None
-
-
-def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:
-    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0.
-
-    wait: what waits for it, if it shall know.
-    """
-    (reply,) = redis.read(("HGETALL", keys.task(task_id)))
-    return Task(task_id, as_hash(reply), wait)

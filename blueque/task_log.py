@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from blueque import keys
 from blueque.connection import Command, Redis, as_hash
-from blueque.tail import OURS
+from blueque.log_line import OURS
 
 AT_ONCE = 1000                                         # entries that are read of a log at a time
 

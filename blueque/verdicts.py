@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from blueque.values import require_number
 
+# What Redis calls the type of such an error: names in Redis outlive those of our modules. See `retry.class_name`.
+_MODULE = "blueque.verdicts"
+
 
 class Fail(Exception):
     """The task has failed, and to run it again would not help: it is not retried, whatever its policy says."""
+
+    error_type_module = _MODULE
 
 
 class RetryLater(Exception):
@@ -18,6 +23,8 @@ class RetryLater(Exception):
 
     That is no failure and is not counted as one. No policy is needed either: to raise it is the handler's consent.
     """
+
+    error_type_module = _MODULE
 
     def __init__(self, seconds: float, message: str = "") -> None:
         self.seconds = require_number(seconds, "seconds")
@@ -34,3 +41,5 @@ class HandBack(Exception):
     That is no failure and no interruption, and no policy is needed. If nobody had asked it to stop, as `task.should_stop`
     says, it is a failure like any other.
     """
+
+    error_type_module = _MODULE

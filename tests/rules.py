@@ -12,7 +12,8 @@ from legacy_logic import LegacyQueue
 from machine import NODES, POLICIES, TICK, Actor, Attempt, Machine, clock, retry_of, whole
 
 from blueque import keys, protocol
-from blueque.task import Task, load
+from blueque.task import Task
+from blueque.task_load import load
 from blueque.values import decode
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])

@@ -21,7 +21,7 @@ from blueque import Client, roster
 from blueque.cli.archive import archive
 from blueque.cli.listener import command as listener
 from blueque.cli.main import blueque
-from blueque.cli.metrics import metrics
+from blueque.cli.metrics import collector, metrics
 from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.exporter import Exporter
@@ -490,7 +490,7 @@ def told(client: Client) -> dict[str, list[dict[str, str]]]:
     """The labels of every sample that an exporter tells of a queue, by its name."""
     client.get_queue("video").enqueue({})
     found: dict[str, list[dict[str, str]]] = {}
-    for family in text_string_to_metric_families(Exporter(client).scrape()):
+    for family in text_string_to_metric_families(Exporter(collector(client)).scrape()):
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample.labels)
     return found

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import blueque
-from blueque import keys, protocol, run_record
+from blueque import keys, protocol, run_fields
 from blueque.connection import Redis, as_hash
 from blueque.embedded import Server
 from blueque.errors import (
@@ -45,6 +45,7 @@ from blueque.errors import (
     WrongQueue,
     WrongRun,
 )
+from blueque.log_line import Line
 from blueque.places import STATUSES, Place
 from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
@@ -57,7 +58,6 @@ from blueque.protocol.transaction import prove
 from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
-from blueque.tail import Line
 from blueque.task import FIELDS
 from blueque.values import day_of
 
@@ -1900,7 +1900,7 @@ def test_the_fields_of_a_task_are_those_in_the_table():
 
 
 def test_the_fields_of_the_record_of_a_run_are_those_in_the_table():
-    assert first_column(chapter("Runs")) == list(run_record.FIELDS)
+    assert first_column(chapter("Runs")) == list(run_fields.FIELDS)
 
 
 def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():

@@ -16,7 +16,7 @@ from test_cli_actions import begin, environ  # noqa: F401  # fixtures
 
 from blueque import Retry, keys, protocol
 from blueque.cli.main import _VERBS, blueque
-from blueque.tail import Line
+from blueque.log_line import Line
 
 pytest.importorskip("pyarrow")
 

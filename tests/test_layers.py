@@ -23,7 +23,8 @@ LAYERS = {
     "words": [
         "columns", "commands", "defaults", "errors", "estimate", "exit_records", "exposition", "histogram", "json_text",
         "keys", "limits",
-        "lines", "pauses", "redaction", "retry", "selection", "settings", "task_id", "toml_lines", "values", "verdicts",
+        "lines", "pauses", "log_line",
+        "redaction", "retry", "run_fields", "selection", "settings", "task_id", "toml_lines", "values", "verdicts",
         "version", "wording", "wrong_types",
     ],
     "system": [
@@ -33,7 +34,7 @@ LAYERS = {
         "tree", "trouble", "log_writer",
     ],
     "data": [
-        "protocol.*", "task", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
+        "protocol.*", "task", "task_load", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
         "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
         "ended", "feeds", "frozen", "overview", "run_census", "task_log", "history", "timeline",
         "run_record", "shapes", "snapshots", "tables",

@@ -23,11 +23,11 @@ from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
+from blueque.log_line import Line
 from blueque.publisher import Publisher
 from blueque.records import last_words
 from blueque.retry import Retry
 from blueque.settings import Timing
-from blueque.tail import Line
 from blueque.task_log import LogLine
 from blueque.trouble import Trouble
 

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
 from blueque import Client, InvalidInput, __version__, exporter, exposition, histogram, keys, protocol
+from blueque.cli.metrics import collector
 from blueque.exposition import BOUNDS, Family, Sample
 
 Q, NODE = "video", "host_1"
@@ -40,7 +41,7 @@ def of(found, name, **labels):
 @pytest.fixture
 def scrape(url):
     """What an exporter tells."""
-    return lambda most=500: exporter.Exporter(Client(url, patience=0), most).scrape()
+    return lambda most=500: exporter.Exporter(collector(Client(url, patience=0), most)).scrape()
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_it_only_looks_and_sweeps_nothing(server, url, redis, run_one):
     monitor = Monitor(server)
     monitor.commands_until_now(redis)
 
-    exporter.Exporter(Client(url, patience=0)).scrape()
+    exporter.Exporter(collector(Client(url, patience=0))).scrape()
 
     commands = monitor.commands_until_now(redis)
     monitor.close()
@@ -251,7 +252,7 @@ def test_without_redis_it_says_that_it_is_down(serving, proxy, run_one):
 
 
 def test_while_redis_hangs_everybody_who_asks_gets_an_answer_in_time(own_server):
-    one = exporter.Exporter(Client(own_server.url, patience=0), longest=0.3)
+    one = exporter.Exporter(collector(Client(own_server.url, patience=0), longest=0.3), longest=0.3)
     assert of(values(one.scrape()), "redis_up") == 1
     with redis_py.Redis.from_url(own_server.url) as blocked:
         blocked.execute_command("CLIENT", "PAUSE", 5000, "ALL")

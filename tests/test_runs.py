@@ -19,8 +19,9 @@ from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows
 from blueque.settings import Timing
-from blueque.task import FIELDS, load
+from blueque.task import FIELDS
 from blueque.task_id import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
+from blueque.task_load import load
 
 FAR = 4e9
 Q = "video"

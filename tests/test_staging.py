@@ -32,7 +32,7 @@ from blueque.audit import audit
 from blueque.protocol import transaction
 from blueque.rows import Rows
 from blueque.staging import owner_of
-from blueque.task import load
+from blueque.task_load import load
 
 FAR = 4e9
 Q = "video"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blueque import hosts, process, tail
 from blueque.attempt import Attempt
 from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.log_line import OURS
 from blueque.records import last_words
 from blueque.task_log import LogLine
 
@@ -33,7 +34,7 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     except OSError:
         return
     if record is not None and (said := last_words(record)):
-        yield LogLine(task.id, number, last + 1, record.get("finished") or 0.0, tail.OURS, said)
+        yield LogLine(task.id, number, last + 1, record.get("finished") or 0.0, OURS, said)
 
 
 def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:

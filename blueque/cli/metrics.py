@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,9 @@ from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.exporter import Exporter
+    from blueque.exposition import Family
 
 
 @click.command(short_help="Tell Prometheus what there is and what has happened.")
@@ -38,11 +41,27 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
     """
     from blueque.exporter import Exporter  # here: --help does without
 
-    exporter = Exporter(invocation.client(), max_queues)
+    exporter = Exporter(collector(invocation.client(), max_queues))
     if once:
         click.echo(exporter.scrape(), nl=False)
         return 0 if exporter.is_up else AWAY
     return _serve(exporter, listen, public, invocation)
+
+
+def collector(client: Client, max_queues: int = 500, longest: float = 4.0) -> Callable[[], list[Family]]:
+    """Return a function that reads the metrics and closes its connection: each request has a thread of its own.
+
+    longest: how many seconds it waits for an answer of Redis; Prometheus itself waits for 10.
+    """
+    client.wait_with(lambda connection: connection.wait(longest))
+
+    def collect() -> list[Family]:
+        try:
+            return client.get_metrics(max_queues)
+        finally:
+            client.close()
+
+    return collect
 
 
 def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:

@@ -16,8 +16,8 @@ from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
+from blueque.log_line import OURS
 from blueque.stack import WORDS
-from blueque.tail import OURS
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
-from blueque.printed import LINES
+from blueque.log_line import LINES, OURS, Line
 from blueque.protocol.attempt import owned
 from blueque.protocol.looks import ownership
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.tail import OURS, Line
 
 KEPT = 30 * 86400                                      # seconds after the last line, should nobody delete the task
 

@@ -14,7 +14,7 @@ from blueque.errors import RunDropped, WrongRun
 from blueque.protocol.bulk import Batch, NewTasks, pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.run_record import Record, parse, require_same
+from blueque.run_fields import Record, parse, require_same
 from blueque.task_id import octets_of, shards_of
 
 IDENTITY = ("run", "queue", "kind", "state", "created")

@@ -14,7 +14,7 @@ from blueque.protocol.bulk import NewTasks, hashes
 from blueque.protocol.runs import IDENTITY, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.run_record import Record, parse
+from blueque.run_fields import Record, parse
 
 KINDS = ("staged", "stream")
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
-from blueque.run_record import Record, require_same
+from blueque.run_fields import Record, require_same
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sessions import activate

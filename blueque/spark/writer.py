@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput, RunDropped
 from blueque.rows import Rows
-from blueque.run_record import Record
+from blueque.run_fields import Record
 from blueque.runs import KeyedRun
 from blueque.spark.chunks import by_shard, split
 from blueque.spark.jobs import telling, told

@@ -1,0 +1,18 @@
+"""Read one task from Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+from blueque.task import Task
+
+
+def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:
+    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0.
+
+    wait: what waits for it, if it shall know.
+    """
+    (reply,) = redis.read(("HGETALL", keys.task(task_id)))
+    return Task(task_id, as_hash(reply), wait)
