@@ -9,6 +9,7 @@ from blueque import settings, task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import InvalidInput
+from blueque.import_ahead import import_for_daemon
 from blueque.limits import Limits
 from blueque.selection import Select, require_select
 from blueque.slot import Slot
@@ -45,6 +46,7 @@ class ForkingRunner:
 
     def run(self) -> None:
         """Work until told to leave."""
+        import_for_daemon()
         limit = self._client.max_bytes
         own = work.handler(self._get_callback, limit)
 

@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from blueque import hosts, process, settings, slot, spawned
-from blueque.address import hide_password
+from blueque.address import Address, hide_password
 from blueque.client import Client
 from blueque.config import Config
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
+from blueque.import_ahead import import_for_daemon
 from blueque.limits import Limits
 from blueque.log_writer import dropping_prints
 from blueque.logs import log_to_stderr, stop_logging
@@ -303,6 +304,7 @@ def _preload(choices: Choices) -> bool:
 
 def _warm_up(choices: Choices) -> None:
     """Do once what every task process would do again, without running a line of the user's."""
+    import_for_daemon(Address(choices.redis_url).is_plain)
     for name in choices.handlers.values():
         if name.run is not None:
             importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])

@@ -27,6 +27,21 @@ def read_all_stats() -> Iterator[tuple[int, list[bytes]]]:
             yield int(name), fields
 
 
+def read_share_of_memory(pid: int) -> int:
+    """Return the bytes of a process's memory, a page that n processes share counted as 1/n. Raises OSError.
+
+    ProcessLookupError: there is no such process; PermissionError: it is another user's.
+    """
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        if not os.path.exists(f"/proc/{pid}"):
+            raise ProcessLookupError(pid) from None
+        raise
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(b"Pss:"))
+
+
 def has_ended(fields: list[bytes]) -> bool:
     """Tell whether the process with these fields (see `read_stat`) waits to be reaped and does nothing else."""
     return fields[0] in (b"Z", b"X") and int(fields[17]) < 2       # its first thread may have ended before the others

@@ -14,12 +14,11 @@ from blueque import checkpoint_files, settings
 from blueque.attempt import STOP, Attempt
 from blueque.gauge import Gauge
 from blueque.task import Task
+from blueque.telling import Stage, meant
 from blueque.values import decode, encode_json
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from blueque.telling import Stage
 
 T = TypeVar("T")
 _ENDLESS = float("inf")
@@ -104,8 +103,6 @@ class RunningTask(Task):
         `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a stage is a part of
         that. Without numbers it has a name only, and what is told within it is of what it is in.
         """
-        from blueque.telling import Stage  # here: see `checkpoint_dir`
-
         before = self._stage
         stage = self._stage = Stage(str(name), number, of, before)
         if stage.wrong:
@@ -129,8 +126,6 @@ class RunningTask(Task):
         gauge.tell(done, total, unit, text)
 
     def _make_sense(self, *told: Any) -> tuple[float | None, float | None, str, str]:
-        from blueque.telling import meant  # here: see `checkpoint_dir`
-
         sense = meant(*told)
         if sense.wrong:
             self._warn("progress", sense.wrong)

@@ -16,6 +16,7 @@ from blueque import process, signals
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
+from blueque.import_ahead import import_for_daemon
 from blueque.notify import Notifier
 from blueque.queue import Queue
 from blueque.recovery import Recovery
@@ -135,6 +136,7 @@ class Scheduler:
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are not allowed to."""
         url, source = self._address
+        import_for_daemon()
         log.info("blueque-scheduler %s: %s (%s), pid %d", __version__, hide_password(url), source, os.getpid())
         before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
         self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP])

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from blueque import process
 from blueque.adoption import Adoption, Candidate
@@ -33,12 +33,10 @@ from blueque.selection import Select
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
 from blueque.task import Task
+from blueque.tree import Tree
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep
 from blueque.watch import Watch, tree_of
-
-if TYPE_CHECKING:
-    from blueque.tree import Tree
 
 log = logging.getLogger("blueque")
 

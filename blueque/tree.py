@@ -1,7 +1,7 @@
 """The process tree of a task: the leader of a session, and everything that came of it, wherever that has gone.
 
 One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; the same through psutil takes
-seven times as long. psutil does what is harder: memory that processes share, counted once.
+seven times as long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from blueque.proc import has_ended, read_all_stats
+from blueque.proc import has_ended, read_all_stats, read_share_of_memory
 from blueque.process import start_ticks
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -63,15 +63,13 @@ class Tree:
 
         Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for each gigabyte.
         """
-        import psutil  # here: what a listener imports, each of its forks copies, and few tasks come near a limit
-
         total = 0
         for pid, member in self._find(()).items():
             try:
-                total += psutil.Process(pid).memory_full_info().pss
-            except psutil.NoSuchProcess:
+                total += read_share_of_memory(pid)
+            except ProcessLookupError:
                 pass
-            except psutil.AccessDenied:                # it has changed its user
+            except OSError:                            # it has changed its user
                 total += member.pages * _PAGE
         return total
 

@@ -9,16 +9,14 @@ import logging
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blueque import process, stack
 from blueque.attempt import Attempt
 from blueque.limits import Limits
 from blueque.task import Task
+from blueque.tree import Stopping, Tree
 from blueque.values import count_of
-
-if TYPE_CHECKING:
-    from blueque.tree import Stopping, Tree
 
 log = logging.getLogger("blueque")
 
@@ -163,8 +161,6 @@ class Watch:
         if self._stopping is None:
             if strays is not None and not strays and self._tree is None:
                 return None
-            from blueque.tree import Stopping  # here: see _get_tree
-
             self._stopping = Stopping(self._get_tree(), self._limits.grace)
         return self._stopping.step(time.monotonic(), strays or ())
 
@@ -189,8 +185,6 @@ class Watch:
 
     def _get_tree(self) -> Tree:
         if self._tree is None:
-            from blueque.tree import Tree  # here: short tasks do without, and what a listener imports, each fork copies
-
             self._tree = Tree(self.pid, self._start)
         return self._tree
 
@@ -262,8 +256,6 @@ def tree_of(task: Task, pid: int) -> Tree | None:
     """Return the processes of an attempt that somebody else has started, as they are; None: gone, or elsewhere."""
     if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None
-    from blueque.tree import Tree  # here: see Watch._get_tree
-
     tree = Tree(pid, count_of(task.fields.get("pid_start")))
     tree.look()
     return tree

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from blueque import checkpoint_files, plain_files, stack
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
+from blueque.import_ahead import import_for_handler
 from blueque.records import MAX_ERROR, Record, record_of_exit
 from blueque.running_task import RunningTask
 from blueque.values import encode, printable
@@ -39,8 +40,13 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     get: returns it. Called in the task process only, so that nothing the user imports runs in a listener.
     """
 
-    def work(task: RunningTask, attempt: Attempt) -> Record:
+    def prepare() -> Handler:
         call = get()
+        import_for_handler()
+        return call
+
+    def work(task: RunningTask, attempt: Attempt) -> Record:
+        call = prepare()
         stack.register()
         result = call(task)
         if isinstance(result, _NOT_RUN):
@@ -53,7 +59,7 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
             return {"status": "failed", "error": printable(refusal, MAX_ERROR), "error_type": "result"}
         return {"status": "complete", "result": text, "result_encoding": encoding}
 
-    return Work(work, get)
+    return Work(work, prepare)
 
 
 def resolve(name: str) -> Handler:

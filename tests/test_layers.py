@@ -48,11 +48,12 @@ LAYERS = {
     "programs": [
         "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
         "exporter", "rereading", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
-        "master", "listener_main", "scheduler", "telling", "demo", "demo_*", "report.*", "spark.*",
+        "import_ahead", "master", "listener_main", "scheduler", "telling", "demo", "demo_*", "report.*", "spark.*",
     ],
     "faces": ["cli.*", "attention", "why", "__main__"],
     "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
 }
+IMPORT_REDIS_PY = ("client", "client_connection", "import_ahead")
 MAY_CHANGE_REDIS = ["protocol.*"]
 # The demo prints what a person may ask redis-cli.
 MAY_LOOK_AT_REDIS = [*LAYERS["data"], "address", "connection", "socket_connection", "demo", "demo_*"]
@@ -234,14 +235,14 @@ def test_processes_are_forked_signalled_and_waited_for_in_process_and_the_progra
     ) == []
 
 
-def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_needed():
+def test_redis_py_is_imported_in_few_places_and_only_when_needed():
     """redis-py takes 125 ms to import, and a listener's forks would copy its memory."""
     found = []
     for module in modules().values():
         lazy = set()
         for node in ast.walk(module.tree):
             is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            if is_for_types or (module.name in ("client_connection", "client") and isinstance(node, ast.FunctionDef)):
+            if is_for_types or (module.name in IMPORT_REDIS_PY and isinstance(node, ast.FunctionDef)):
                 lazy |= {id(inner) for inner in ast.walk(node)}
         for node in ast.walk(module.tree):
             if "redis" in imported_packages(node) and id(node) not in lazy:

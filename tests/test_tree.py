@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 
-import psutil  # noqa: F401  # here: another user may not be able to read it later
 import pytest
 from running import PATIENCE, is_there, state_of, until
 
@@ -438,7 +437,7 @@ def test_memory_of_a_process_that_is_not_ours_to_read_counts_as_it_looks(family)
     assert run_as_nobody(measure)
 
 
-def test_psutil_is_imported_only_to_measure():
+def test_a_listener_does_without_psutil():
     code = "import sys, blueque.tree, blueque.slot; sys.exit('psutil' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,80 @@
+"""Import ahead what a running program may need later.
+
+An upgrade replaces the files of the package under listeners and tasks that run for days. A module that they import only
+then is missing, or is of another version. So listeners, their master, the scheduler, and task processes import at their
+start what they may need until their end; tests/test_replaced_package.py takes the package away from under them.
+"""
+
+# ruff: noqa: F401
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+
+def import_for_daemon(is_plain: bool = True) -> None:
+    """Import what a listener, its master, and all that they fork may need, or a scheduler.
+
+    is_plain: Redis is reached without redis-py; False: import that, too.
+    """
+    # The standard library: a Python may be upgraded, too.
+    import difflib
+    import hashlib
+    import inspect
+    import io
+    import pathlib
+    import pwd
+    import shutil
+    import tarfile
+    import tomllib
+    import traceback
+    import zlib
+
+    import blueque.bulk
+    import blueque.toml_lines
+
+    _import_for_client()
+    if not is_plain:
+        import redis
+
+
+def import_for_handler() -> None:
+    """Import what a handler that has been imported may need later, in an interpreter that no listener has forked.
+
+    That is what the methods of Client import, only if there is a Client: it takes 200 ms and 5 MB. A module that cannot be
+    imported is not the end of the task, which may not need it.
+    """
+    if "blueque.client" in sys.modules:
+        with suppress(ImportError):
+            _import_for_client()
+
+
+def _import_for_client() -> None:
+    """Import what the methods of Client import when they are called.
+
+    Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
+    """
+    import blueque.client
+    import blueque.failures
+    import blueque.feeds
+    import blueque.frozen
+    import blueque.history
+    import blueque.leftovers
+    import blueque.listener
+    import blueque.listener_group
+    import blueque.listeners
+    import blueque.lookout
+    import blueque.metrics
+    import blueque.processor
+    import blueque.protocol.rights
+    import blueque.purge
+    import blueque.queue
+    import blueque.recoveries
+    import blueque.recovery
+    import blueque.retention
+    import blueque.snapshots
+    import blueque.tables
+    import blueque.task_log
+    import blueque.timeline
+    import blueque.watcher
