@@ -1,4 +1,4 @@
-"""The queue in pure Python, as docs/protocol.md describes it. test_model.py holds a real Redis against it at every step.
+"""The queue in pure Python, as the protocol pages describe it. test_model.py holds a real Redis against it at every step.
 
 What a transaction does is said here in other words than in blueque.protocol: a task is a few groups of fields, and what
 comes or goes does so by the group. A refusal is raised before anything has changed.

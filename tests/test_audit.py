@@ -418,7 +418,7 @@ def test_a_repair_that_comes_too_late_does_no_harm(house, damage):
 
 
 def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage():
-    document = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+    document = (Path(__file__).parent.parent / "docs" / "protocol" / "audit.md").read_text()
     table = document.partition("## Invariants\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+)", table, flags=re.M)
 

@@ -1,8 +1,8 @@
-"""docs/protocol.md is what the server sees: its sections, commands, keys and fields against the code.
+"""The pages of the protocol are what the server sees: their sections, commands, keys and fields against the code.
 
 Each Sample runs one function on a real Redis under MONITOR. What the server has seen must be what the function's section
 prints, once its placeholders are filled with the values of the sample. To follow a change of the protocol, change the
-section and, if a placeholder or a condition is new, the samples of that function.
+section and, if a placeholder or a condition is new, the samples of that function. `protocol_pages` reads the pages.
 """
 
 from __future__ import annotations
@@ -22,6 +22,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from protocol_pages import (
+    CORE,
+    DEFINITIONS,
+    INDEX,
+    PAGES,
+    PRINTED,
+    TEXT,
+    blank,
+    blocks,
+    chapter,
+    first_column,
+    headings,
+    index,
+    key_rows,
+    remark,
+    section,
+    sections,
+    written,
+)
 
 import blueque
 from blueque import keys, protocol, run_fields
@@ -59,9 +78,13 @@ from blueque.resources import Pool
 from blueque.retry import Retry
 from blueque.settings import Timing
 from blueque.task import FIELDS
+from blueque.task_id import FEED_NAMESPACE, NAMESPACE, RUN_NAMESPACE, id_of_key, ids_of_feed, ids_of_run_keys
 from blueque.values import day_of
 
-DOCUMENT = (Path(__file__).parent.parent / "docs" / "protocol.md").read_text()
+ROOT = Path(__file__).parent.parent
+# A page and the titles of some of its sections, as docstrings and comments name them.
+PAGE_NAMED = re.compile(r'(docs/protocol[\w./-]*?\.md)((?:,?(?:\s|#)*(?:and )?"[^"]+")*)')
+ID_MAKERS = {"Runs": ids_of_run_keys, "Feeds": ids_of_feed}
 
 Command = list[str]
 Values = Mapping[str, Any]
@@ -70,56 +93,37 @@ Values = Mapping[str, Any]
 # Reading the document
 
 
-def chapter(title: str) -> str:
-    """Return what stands under a heading, of any level, up to the next of that level or above."""
-    marks, rest = re.split(rf"^(##+) {re.escape(title)}\n", DOCUMENT, flags=re.M)[1:3]
-    return re.split(rf"^#{{2,{len(marks)}}} ", rest, flags=re.M)[0]
-
-
-def sections() -> dict[str, str]:
-    """Return the text of each transaction's section."""
-    _, *parts = re.split(r"^### (.*)\n", chapter("Transactions"), flags=re.M)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def blocks(text: str, language: str = "") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
-
-
-def first_column(text: str) -> list[str]:
-    """Return the code in the first column of the table in the text."""
-    return re.findall(r"^\| `([^`]+)` \|", text, flags=re.M)
-
-
-def commands(block: str, values: Values, holds: Sequence[str] = ()) -> list[Command]:
-    """Return the commands of a block with its placeholders filled, those of its events included.
+def commands(lines: Sequence[str], values: Values, holds: Sequence[str] = (), look: str = "") -> list[Command]:
+    """Return the commands of some lines with their placeholders filled, those of their events included.
 
     holds: the conditions, as after "# only if", under which the optional lines stand.
+    look: "second" for the lines of a second look; otherwise those lines are left out that belong to it only.
     """
     found = []
-    for line in block.splitlines():
-        command, _, remark = line.partition(" # ")
+    for line in lines:
+        command, of_look, when = remark(line)
         words = shlex.split(command)
-        if remark.startswith("for each "):
-            names = re.findall(r"\[(\w+)\]", remark)
+        if of_look and of_look != (look or "first"):
+            continue
+        if when.startswith("for each "):
+            names = re.findall(r"\[(\w+)\]", when)
             rows = zip(*[values[name] for name in names], strict=True)
             for row in rows:
                 found += command_of(words, {**values, **dict(zip(names, row, strict=True))})
-        elif not remark or remark.removeprefix("only if ") in holds:
+        elif not when or when.removeprefix("only if ") in holds:
             found += command_of(words, values)
     return found
 
 
 def command_of(words: Sequence[str], values: Values) -> list[Command]:
-    if words[0] not in ("EVENT", "TELL", "COUNT"):
+    if words[0] not in PRINTED:
         return [fill(words, values)]
-    tell, count = blocks(chapter("Events"))
     named = dict(zip(words[2::2], words[3::2], strict=False))
     values = {**values, "WHAT": words[1]}
     facts = {name: known(word, values) for name, word in named.items()}
     values = {**values, "QUEUE": facts.pop("in", values["QUEUE"]), "TASK": facts.pop("of", values["TASK"])}
     if words[0] == "COUNT":
-        return commands(count, {**values, **numbers(values, {}), "TIMES": known(words[2], values)})
+        return commands(DEFINITIONS["COUNT"], {**values, **numbers(values, {}), "TIMES": known(words[2], values)})
     past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
     told = {"event": words[1], "at": values["NOW"], "attempt": int(values.get("ATTEMPT", past.get("attempt", 0)))}
     told |= {name: fact for name, fact in facts.items() if fact is not None}
@@ -132,10 +136,8 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
         ("it has an error type", "error_type" in told),
         ("that is lost or poison", told.get("error_type") in ("lost", "poison")),
     ) if is_so]
-    told_in = commands(tell, values, holds)
-    if words[0] == "TELL":
-        return [command for command in told_in if command[0] in ("RPUSH", "LTRIM")]
-    return told_in + commands(count, values, holds)
+    lines = [line for name in DEFINITIONS[words[0]] for line in DEFINITIONS.get(name, [name])]
+    return commands(lines, values, holds)
 
 
 def known(word: str, values: Values) -> Any:
@@ -188,13 +190,13 @@ def substitute(word: str, values: Values) -> str:
 
 
 def group(name: str) -> list[str]:
-    """Return the fields that are removed together, as the introduction to the transactions lists them."""
-    (text,) = re.findall(rf"^- `\[{name}\]`: (.*\n(?:  .*\n)*)", chapter("Transactions"), flags=re.M)
+    """Return the fields that are removed together, as the pages list them."""
+    (text,) = re.findall(rf"^- `\[{name}\]`: (.*\n(?:  .*\n)*)", TEXT, flags=re.M)
     return re.findall(r"`(\w+)`", text)
 
 
-def conditions(block: str) -> set[str]:
-    return set(re.findall(r" # only if (.*)$", block, flags=re.M))
+def conditions(lines: Sequence[str]) -> set[str]:
+    return {when.removeprefix("only if ") for _, _, when in map(remark, lines) if when.startswith("only if ")}
 
 
 # Watching the server
@@ -276,7 +278,8 @@ class Sample(NamedTuple):
 
     given: what makes the state that it meets.
     holds: the conditions under which optional lines are sent.
-    block: which block of the section applies.
+    block: which change of the section applies.
+    look: which look goes before it; None: the one above it.
     until: the line that is not reached, for there is nothing to change. At MULTI, UNWATCH comes instead.
     refuses: the error that is raised.
     """
@@ -288,6 +291,7 @@ class Sample(NamedTuple):
     values: Values
     holds: Sequence[str] = ()
     block: int = 0
+    look: int | None = None
     until: str = ""
     refuses: type[BluequeError] | None = None
 
@@ -376,7 +380,7 @@ IN_THREE_LINES = {
 }
 TASK = {
     "QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I,
-    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"), "LINE": keys.pending(Q),
+    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"), "LINE": keys.pending(Q), "ROOM": [],
 }
 # A line that is not the default one, and what a task has that stands in it; with a lock, and without.
 URGENT = {"NAME": "5,gpu=1", "PRIORITY": 5, "LINE": keys.line(Q, "5,gpu=1")}
@@ -386,13 +390,15 @@ urgent = raw("HSET", keys.task("t1"), "priority", 5, "needs", "gpu=1")
 holding = raw("HSET", keys.task("t1"), "needs", "lock:a%20b=2", "lock", "a b", "counted", 1)
 limited = raw("HSET", keys.settings(Q), "max_concurrency", 3)
 OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
-NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": []}
-NEW_JSON = {**TASK, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
-WITH_KEY = {**NEW, "KEY": "a", "KEEP": 60, "MARK": "m", "GIVEN": {"key": "a", "keep": 60, "enqueued_by": "m"}}
+NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": [], "KEYED": []}
+NEW_JSON = {**NEW, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
+A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
+WITH_KEY = {**NEW, "KEYED": flat(A_KEY), "GIVEN": A_KEY}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
     **NEW, "ALL": ["t1", "t2", "t3"], "TASK": ["t1", "t2", "t3"], "TEXTS": TEXTS, "FIRST": "t1", "PARAMETERS": TEXTS,
     "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"], **IN_NO_LINE, **in_default_line("t1", "t2", "t3"),
+    "NEW": ["t1", "t2", "t3"], "KEYED": [[]] * 3,
 }
 MANY_SHARED = {
     **MANY, "GIVEN": IS_SHARED, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]],
@@ -400,11 +406,14 @@ MANY_SHARED = {
 }
 MANY_JSON = {**MANY, "ENCODING": NEW_JSON["ENCODING"], "OPTIONS": NEW_JSON["OPTIONS"]}
 KEYED = {
-    **MANY, "TEXTS": ["p"] * 3, "PARAMETERS": "p", "NEW": ["t1", "t2", "t3"], "KEY": ["a", "ä\n%", "c"], "KEEP": 60,
-    "MARK": "m",
+    **MANY, "TEXTS": ["p"] * 3, "PARAMETERS": ["p"] * 3, "KEY": ["a", "ä\n%", "c"], "KEEP": 60, "MARK": "m",
+    "KEYED": [["key", key, "keep", 60, "enqueued_by", "m"] for key in ("a", "ä\n%", "c")],
 }
 KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
-LATER_MANY = {**KEYED, **IN_NO_LINE, "PAST": [], "ETA": [20.5, 100.0, 30.0], "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"]}
+LATER_MANY = {
+    **KEYED, **IN_NO_LINE, "PARAMETERS": "p", "PAST": [], "ETA": [20.5, 100.0, 30.0],
+    "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"],
+}
 RUN, RUN_KEYS = 'à "night"_1', [b"k1", b"k2", b"k3"]
 ONE, TWO, THREE = (f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80"))
 KEYED_RUN = {
@@ -446,7 +455,7 @@ FEEDING = {
     "MARK": "7 8 c", "ROW": 2, "OFFSET": 40, "CRC": 17, "ROWS": 3, "SHARE": 0.5, "MADE": 3, "SKIPPED": 2,
 }
 WITH_KEYS = {**FEEDING, "KEYS": [["key", "a"], ["key", "ä\n%"], ["key", "c"]]}
-NO_TASK = {**FEEDING, **IN_NO_LINE, "TASK": [], "KEYS": [], "PARAMETERS": [], "MADE": 0}
+NO_TASK = {**FEEDING, **IN_NO_LINE, "TASK": [], "NEW": [], "KEYS": [], "PARAMETERS": [], "MADE": 0}
 ONE_NEW = {
     **WITH_KEYS, "NEW": ["t2"], "PARAMETERS": TEXTS[1:2], "KEYS": WITH_KEYS["KEYS"][1:2], "MADE": 1, "ENTRIES": [9.25, "t2"],
     **in_default_line("t2"),
@@ -996,6 +1005,8 @@ ADOPT = {**TASK, "OLD": DEAD, "PID": 99}
 RESTORE = {**TASK, "PID": 99, "IDENTITY": flat(IDENTITY), "STARTED": 4.0}
 OURS = {"status": "started", "queue": Q, "node": NODE, "token": T, "attempt": "1", "pid": "99", "created": "1.0"}
 REASSERT = {**TASK, "ATTEMPT": 1, "FIELDS": flat({**OURS, "updated": 9.25}), "PID": 99, "CREATED": "1.0"}
+IN_FIRST_LOOK = {"ROOM": [], "LINE": keys.pending(Q)}
+HAS_KEY = "it has a key"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
@@ -1064,28 +1075,29 @@ SAMPLES = [
     Sample("enqueue", "with a lock", nothing, enqueue_in(NEW, IS_SHARED), {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
            IN_LOCKED_LINE),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
-    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, block=1),
+    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [HAS_KEY]),
     Sample("enqueue", "with a key and a lock", nothing, enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
-           {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)}, IN_LOCKED_LINE, block=1),
-    Sample("enqueue", "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, block=1, until="MULTI"),
-    Sample("enqueue", "with a key that is kept", raw("SET", keys.key_kept("t1"), "m2"), enqueue(WITH_KEY), WITH_KEY, block=1,
-           until="MULTI"),
+           {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)}, [HAS_KEY, *IN_LOCKED_LINE]),
+    Sample("enqueue", "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, [HAS_KEY], until="MULTI"),
+    Sample("enqueue", "with a key that is kept", raw("SET", keys.key_kept("t1"), "m2"), enqueue(WITH_KEY), WITH_KEY,
+           [HAS_KEY], until="MULTI"),
     Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
     Sample("schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
     Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
-    Sample("schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, block=1),
-    Sample("schedule", "with a key, again", enqueued("t1"), schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, block=1,
+    Sample("schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY]),
+    Sample("schedule", "with a key, again", enqueued("t1"), schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY],
            until="MULTI"),
-    Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY),
-    Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON),
-    Sample("enqueue_many", "in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED),
-    Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI"),
-    Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED, block=1),
+    Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY, look=0),
+    Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, look=0),
+    Sample("enqueue_many", "in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED, look=0),
+    Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI", look=0),
+    Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED),
     Sample("enqueue_many", "with a key that is known, and one that is kept",
            given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")), enqueue_many(KEYED, **KEPT),
-           {**KEYED, "NEW": ["t2"], "KEY": KEYED["KEY"][1:2], "ENTRIES": [9.25, "t2"], **in_default_line("t2")}, block=1),
+           {**KEYED, "NEW": ["t2"], "PARAMETERS": ["p"], "KEYED": KEYED["KEYED"][1:2],
+            "ENTRIES": [9.25, "t2"], **in_default_line("t2")}),
     Sample("enqueue_many", "with keys, again", given(enqueue_many(KEYED, **KEPT)), enqueue_many(KEYED, **KEPT), KEYED,
-           block=1, until="MULTI"),
+           until="MULTI"),
     Sample("schedule_many", "as usual", nothing, schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY),
     Sample("schedule_many", "one past", nothing, schedule_many(LATER_MANY, [20.5, 100.0, None]),
            {**LATER_MANY, "TASK": ["t1", "t2"], "PAST": ["t3"], "ETA": [20.5, 100.0], "TIMES": [20.5, "t1", 100.0, "t2"],
@@ -1101,18 +1113,18 @@ SAMPLES = [
     Sample("open_run", "of another kind", opened("staged"), opened("stream"), OPEN, until="MULTI", refuses=WrongRun),
     Sample("open_run", "of another queue", opened("staged", run=f"{RUN}_x", queue="y"),
            opened("staged", run=RUN, queue="x_y"), {**OPEN, "QUEUE": "x_y"}, until="MULTI", refuses=WrongRun),
-    Sample("enqueue_run", "all new", opened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, [A_NEW]),
+    Sample("enqueue_run", "all new", opened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, [ANY_MADE, A_NEW]),
     Sample("enqueue_run", "in a line with a lock", opened("keyed", 3), enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
            {**KEYED_RUN, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]], "PRIORITY": [0],
-            "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [A_NEW]),
+            "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [ANY_MADE, A_NEW]),
     Sample("enqueue_run", "two for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **KEYED_LATER}),
-           {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)}, [A_NEW, A_LATER]),
+           {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)}, [ANY_MADE, A_NEW, A_LATER]),
     Sample("enqueue_run", "all for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **ALL_LATER}),
-           {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE}, [A_LATER]),
+           {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE}, [ANY_MADE, A_LATER]),
     Sample("enqueue_run", "some in the ledger, and deleted",
            given(opened("keyed", 3), enqueue_run(KEYED_RUN), raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
                  raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes)),
-           enqueue_run(KEYED_RUN), {**KEYED_RUN, **ONLY_THREE}, [A_NEW]),
+           enqueue_run(KEYED_RUN), {**KEYED_RUN, **ONLY_THREE}, [ANY_MADE, A_NEW]),
     Sample("enqueue_run", "again", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), enqueue_run(KEYED_RUN), KEYED_RUN,
            until="MULTI"),
     Sample("enqueue_run", "committed", given(opened("keyed", 3), close_run()), enqueue_run(KEYED_RUN), KEYED_RUN,
@@ -1122,7 +1134,7 @@ SAMPLES = [
            refuses=WrongRun),
     *[
         Sample("enqueue_run", f"some exist: {case}", given(opened("keyed", 3), *there), enqueue_run({**KEYED_RUN, **values}),
-               {**KEYED_RUN, **values, **more}, holds, block=1)
+               {**KEYED_RUN, **values, **more}, [AGAIN, *holds])
         for case, there, values, more, holds in [
             ("one", [raw("HSET", keys.task(ONE), "queue", Q)], {},
              {"NEW": [TWO, THREE], "KEY": ["k2", "k3"], "ENTRIES": [9.25, TWO, 9.25, THREE], **in_default_line(TWO, THREE)},
@@ -1221,19 +1233,19 @@ SAMPLES = [
     Sample("open_feed", "again", opened_feed(), opened_feed(), OPEN_FEED, until="MULTI"),
     Sample("open_feed", "of another queue", opened_feed(queue="y", feed=f"{FEED}_x"), opened_feed(queue="x_y"),
            {**OPEN_FEED, "QUEUE": "x_y"}, until="MULTI", refuses=InvalidInput),
-    Sample("feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK]),
+    Sample("feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK, A_NEW_ONE]),
     Sample("feed", "with keys, after a file, and after bad rows", opened_feed(),
            feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]), {**WITH_KEYS, "DONE": flat(DONE)},
-           [A_TASK, A_FILE, BAD_ROWS]),
+           [A_TASK, A_NEW_ONE, A_FILE, BAD_ROWS]),
     Sample("feed", "in a line with a lock", opened_feed(), feed(["t1", "t2", "t3"], options=IS_SHARED),
            {**FEEDING, **{name: MANY_SHARED[name] for name in ("OPTIONS", "LINE", "NAME", "PRIORITY", "LOCKED", "LOCK")}},
-           [A_TASK]),
+           [A_TASK, A_NEW_ONE]),
     Sample("feed", "bad rows only", opened_feed(), feed([], skipped=2), NO_TASK, [BAD_ROWS]),
     Sample("feed", "one is new", given(opened_feed(), enqueued("t1"), enqueued("t3")),
-           feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]), ONE_NEW, [A_NEW_ONE], block=1),
+           feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]), ONE_NEW, [A_TASK, AGAIN, A_NEW_ONE]),
     Sample("feed", "none is new", given(opened_feed(), *map(enqueued, ("t1", "t2", "t3"))),
-           feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2), {**NONE_NEW, "DONE": flat(DONE)}, [A_FILE, BAD_ROWS],
-           block=1),
+           feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2), {**NONE_NEW, "DONE": flat(DONE)},
+           [A_TASK, AGAIN, A_FILE, BAD_ROWS]),
     Sample("feed", "again", given(opened_feed(), feed(["t1", "t2", "t3"])), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
            until="MULTI"),
     Sample("feed", "no room", given(opened_feed(), enqueued("t9", priority=5)), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
@@ -1769,18 +1781,29 @@ SAMPLES = [
 ]
 
 
+def held(sample: Sample) -> list[str]:
+    """Return the conditions that hold, with what follows from them."""
+    return [*sample.holds, *([] if FAILED_ONE in sample.holds else [NOT_FAILED])]
+
+
 def expected(sample: Sample, before: Values) -> list[Command]:
     """Return what the server is to see. before: the fields of the tasks before the call, by their ids."""
-    sample = sample._replace(values={**sample.values, "BEFORE": before})
-    block = blocks(sections()[sample.function])[sample.block]
-    unknown = set(sample.holds) - conditions(block)
+    values, holds = {**sample.values, "BEFORE": before}, held(sample)
+    looks, changes = section(sample.function)
+    change = changes[sample.block]
+    number = change.look if sample.look is None else sample.look
+    look = [] if number is None else looks[number]
+    unknown = set(sample.holds) - conditions(look) - conditions(change.lines) - {AGAIN}
     assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
+    if sample.until == "WATCH":
+        return commands(list(itertools.takewhile(lambda line: not line.startswith("WATCH"), look)), values, holds)
+    seen = commands(look, {**values, **IN_FIRST_LOOK} if AGAIN in holds else values, holds)
+    if AGAIN in holds:
+        seen += [["UNWATCH"], *commands(look, values, holds, "second")]
     if sample.until:
-        block = block[: re.search(rf"^{sample.until}\b", block, flags=re.M).start()]  # type: ignore[union-attr]
-    if sample.until:
-        return commands(block, sample.values, sample.holds) + ([["UNWATCH"]] if sample.until == "MULTI" else [])
+        return [*seen, ["UNWATCH"]]
     follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
-    return commands(block, sample.values, sample.holds) + (commands(look(follower), sample.values) if follower else [])
+    return seen + commands(change.lines, values, holds) + (commands(look_of(follower), values) if follower else [])
 
 
 def looks_ahead() -> dict[str, str]:
@@ -1788,19 +1811,11 @@ def looks_ahead() -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", chapter("Looking ahead"), flags=re.M))
 
 
-def look(name: str) -> str:
-    """Return the lines up to MULTI."""
-    block = blocks(sections()[name])[0]
-    return block[: block.index("MULTI\n")]
+def look_of(name: str) -> list[str]:
+    return section(name).looks[0]
 
 
 # The tests
-
-WRITES = {
-    "BZPOPMIN", "COPY", "DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "LPUSH", "LREM", "PERSIST", "RPOPLPUSH", "RPUSH", "SADD",
-    "SET", "SREM", "UNLINK", "ZADD", "ZINCRBY", "ZREM", "ZREMRANGEBYSCORE",
-}
-
 
 def test_every_function_has_a_section_and_every_section_a_function():
     assert sorted(sections()) == sorted(protocol.__all__)
@@ -1822,27 +1837,41 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
 
 
 @pytest.mark.parametrize("name", protocol.__all__)
-def test_every_block_of_a_section_is_run_with_and_without_each_optional_line(name):
-    written = blocks(sections()[name])
+def test_every_change_of_a_section_is_run_with_and_without_each_optional_line(name):
+    looks, changes = section(name)
     whole = [sample for sample in SAMPLES if sample.function == name and not sample.until]
+    look_of_sample = {id(each): changes[each.block].look if each.look is None else each.look for each in whole}
 
-    assert {sample.block for sample in whole} == set(range(len(written)))
-    for number, block in enumerate(written):
-        runs = [set(sample.holds) for sample in whole if sample.block == number]
-        for condition in conditions(block):
+    assert {sample.block for sample in whole} == set(range(len(changes)))
+    assert {number for number in look_of_sample.values() if number is not None} == set(range(len(looks)))
+    for number, change in enumerate(changes):
+        runs = [held(sample) for sample in whole if sample.block == number]
+        for condition in conditions(change.lines):
+            assert {condition in holds for holds in runs} == {True, False}, f"{name}: only if {condition}"
+    for number, look in enumerate(looks):
+        runs = [held(sample) for sample in whole if look_of_sample[id(sample)] == number]
+        for condition in conditions(look):
             assert {condition in holds for holds in runs} == {True, False}, f"{name}: only if {condition}"
 
 
-def test_remarks_in_blocks_are_of_the_two_kinds_that_the_document_explains():
-    for name, text in sections().items():
-        for line in "".join(blocks(text)).splitlines():
-            _, _, remark = line.partition(" # ")
-            assert not remark or re.match(r"only if |for each \[", remark), f"{name}: {line}"
+def test_remarks_in_blocks_are_of_the_kinds_that_the_document_explains():
+    for name in sections():
+        for line in section(name).lines:
+            _, _, when = remark(line)
+            assert not when or re.match(r"only if |for each \[", when), f"{name}: {line}"
+
+
+def test_no_lines_are_printed_twice_where_they_could_have_a_name():
+    """The look of a transaction is printed once, and so is each of its changes."""
+    for name in sections():
+        looks, changes = section(name)
+        for printed in (looks, [change.lines for change in changes]):
+            assert len({tuple(lines) for lines in printed}) == len(printed), name
 
 
 def test_every_fact_of_an_event_is_in_the_table_of_events():
     table = {row[0]: row for row in re.findall(r"^\| `(\w+)` \|([^|]+)\|([^|]*)\|", chapter("Events"), flags=re.M)}
-    told = [line.partition(" # ")[0].split() for text in sections().values() for line in "".join(blocks(text)).splitlines()]
+    told = [remark(line)[0].split() for name in sections() for line in section(name).lines]
 
     assert {words[1] for words in told if words[0] in ("EVENT", "TELL")} == set(table)
     for words in told:
@@ -1852,14 +1881,15 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
 
 
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
-    (block, _), (look_ahead,) = blocks(sections()["enqueue"]), blocks(chapter("Looking ahead"))
+    (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("Looking ahead"))
 
     first = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2"))
     second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", None, 9.25))
 
     values = {**NEW, "PARAMETERS": "p"}
-    assert first == commands(block, values) + commands(look_ahead, {"SPARE": "t2"})
-    assert second == commands(block.removeprefix(look("enqueue")), {**values, "TASK": "t2"})
+    ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})
+    assert first == commands(look_of("enqueue"), values) + commands(change.lines, values) + ahead
+    assert second == commands(change.lines, {**values, "TASK": "t2"})
 
 
 def test_a_transaction_whose_look_has_travelled_ahead_begins_at_multi(redis, monitor):
@@ -1877,7 +1907,7 @@ def test_a_look_ahead_is_thrown_away_when_another_transaction_comes_first(redis,
 
     seen = monitor.commands_of(redis, lambda: start({})(redis))
 
-    assert seen[:2] == commands(look("start"), START)
+    assert seen[:2] == commands(look_of("start"), START)
 
 
 def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
@@ -1889,10 +1919,10 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     }
     # A name as in the walk-through, without placeholders, is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
-    named = {re.sub(r"\[\w+\]", "[]", name) for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", DOCUMENT)}
+    named = {re.sub(r"\[\w+\]", "[]", name) for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", TEXT)}
 
     assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == made - {keys.QUEUES}
-    assert {re.sub(r"\[\w+\]", "[]", name) for name in first_column(chapter("Keys"))} == made
+    assert set(map(blank, key_rows())) == made
 
 
 def test_the_fields_of_a_task_are_those_in_the_table():
@@ -1941,30 +1971,55 @@ def test_the_groups_of_fields_are_fields_of_a_task():
     assert not set(group("OUTCOME")) & set(group("OWNER"))
 
 
-def test_each_key_is_written_by_the_functions_that_the_table_names():
-    writers: dict[str, set[str]] = {}
-    for name, text in sections().items():
-        for line in "".join(blocks(text)).splitlines():
-            word, *rest = line.partition(" # ")[0].split(" ")
-            if word in ("EVENT", "TELL"):
-                for kind in (keys.history, keys.recent, keys.events, keys.totals):
-                    writers.setdefault(kind("[]"), set()).add(name)
-                writers.setdefault(keys.stats("[]", "[]"), set()).add(name)
-            if word in WRITES:
-                if {"[LINE]", "[NEW_LINE]"} & {*rest}:
-                    for key in (keys.pending("[]"), keys.line("[]", "[]")):
-                        writers.setdefault(key, set()).add(name)
-                if word == "COPY":                     # that of the first is only read
-                    rest = rest[-1:]
-                if "[COPY]..." in rest:
-                    writers.setdefault(keys.frozen("[]", "[]", "[]"), set()).add(name)
-                for key in re.findall(rf"{keys.PREFIX}\S+", " ".join(rest)):
-                    writers.setdefault(re.sub(r"\[\w+\]", "[]", key.removesuffix("...")), set()).add(name)
-    rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|", chapter("Keys"), flags=re.M)
-    named = {re.sub(r"\[\w+\]", "[]", key): set(re.findall(r"\w+", by)) & set(protocol.__all__) for key, by in rows}
-    named[keys.task("[]")] = writers[keys.task("[]")]              # by everything that changes a task
+def test_the_index_of_keys_is_what_the_sections_say():
+    assert INDEX.read_text() == index(), "run: python tests/protocol_pages.py"
 
-    assert named == writers
+
+def test_each_key_that_a_section_writes_is_described_on_one_page():
+    described = [blank(key) for key in key_rows()]
+
+    assert len(set(described)) == len(described)
+    assert {key for name in sections() for key in written(name)} == set(described)
+
+
+def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
+    """The table of a chapter: the texts that an id is made of, as JSON, and the id."""
+    for title, namespace in (("Keys of tasks", NAMESPACE), ("Runs", RUN_NAMESPACE), ("Feeds", FEED_NAMESPACE)):
+        rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r'^\| `".*$', chapter(title), flags=re.M)]
+        assert len(rows) >= 3
+        assert f"`{namespace}`" in chapter(title)
+        for *texts, written_id in rows:
+            texts = [json.loads(text) for text in texts]
+            assert str(uuid.uuid5(namespace, "\0".join(texts))) == written_id
+            made = id_of_key(*texts) if len(texts) == 2 else ID_MAKERS[title](*texts[:2], [texts[2].encode()])[0].decode()
+            assert made == written_id
+
+
+def test_every_source_in_the_code_is_a_section_that_there_is():
+    """As in "Source: docs/protocol.md, "pop" and "reserve"", and wherever else the code names a page."""
+    named = set()
+    for path in sorted((ROOT / "blueque").rglob("*.py")):
+        text = path.read_text()
+        assert text.count("docs/protocol") == len(PAGE_NAMED.findall(text)), f"{path}: write docs/protocol/x.md, \"section\""
+        for page, titles in PAGE_NAMED.findall(text):
+            for title in re.findall(r'"([^"]+)"', titles):
+                named.add(title)
+                assert title in headings((ROOT / page).read_text()), f"{path}: {page} has no {title}"
+    assert {"enqueue", "reserve", "complete"} <= named
+
+
+def test_every_link_between_the_pages_leads_somewhere():
+    for path, text in {**PAGES, INDEX: INDEX.read_text()}.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            page, _, anchor = target.partition("#")
+            there = (path.parent / page).resolve() if page else path
+            assert there.exists(), f"{path}: {target}"
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings(there.read_text())}
+            assert not anchor or anchor in slugs, f"{path}: {target}"
+
+
+def test_the_core_is_short_enough_to_be_read():
+    assert len(PAGES[CORE].splitlines()) <= 1000
 
 
 def test_every_status_in_the_picture_is_one_that_the_table_names():
