@@ -76,12 +76,12 @@ class ManyTasks:
         keys, priorities: for each task its own, as an iterable of the same length, a function of the parameters, or the
         name of a field of parameters that are dicts. With keys, `.new` of the count says how many were not there before.
         run: a name; the keys count in the run of this name only, and then also when their tasks were deleted, until `keep`
-        ("90d") after the call has come to its end. Until then call it again after whatever has failed: docs/protocol.md,
-        "Runs". Batches are as large as without keys then.
+        ("90d") after the call has come to its end. Until then call it again after whatever has failed: see
+        docs/protocol/bulk.md, "Runs". Batches are as large as without keys then.
         The other options are those of `enqueue`, for all tasks.
         Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the iterable raises; the
         batches before are in Redis then, and a note of the error says how many tasks these are.
-        Source: docs/protocol.md, "enqueue_many".
+        Source: docs/protocol/bulk.md, "enqueue_many".
         """
         return _count(self._batches(iterable, batch, None, **options))
 
@@ -103,7 +103,7 @@ class ManyTasks:
         """Make a task for each of the parameters that joins the line at its time, and return how many.
 
         eta: for all; or etas: for each its own, in one of the ways for keys. A time already past enqueues at once.
-        The rest is as for `enqueue_many`. Source: docs/protocol.md, "schedule_many".
+        The rest is as for `enqueue_many`. Source: docs/protocol/bulk.md, "schedule_many".
         """
         return _count(self._batches(iterable, batch, _one_of(eta, etas), **options))
 
@@ -127,7 +127,7 @@ class ManyTasks:
         name: 1 to 200 bytes of text. shards: 1 to 1024, into how many parts its tasks fall, so that so many processes
         can put at once; fixed when it is opened first. keep: how long it is known after it was closed, in seconds or as
         "90d"; a replay changes nothing so long. options: those of `enqueue`, for all tasks.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol.md, "open_run".
+        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md, "open_run".
         """
         count = require_whole(shards, "shards", 1, MAX_SHARDS)
         record = protocol.open_run(
@@ -142,7 +142,7 @@ class ManyTasks:
 
         name: as for `open_run`; a random one if left out. keep: how long it is known after it was committed.
         stream: it has batches, of which each comes all at once, and once; a stream needs a name, and is kept for ever.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol.md, "open_run".
+        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md, "open_run".
         """
         if stream and name is None:
             raise InvalidInput("a stream needs a name, the same for all of its batches")
@@ -157,7 +157,7 @@ class ManyTasks:
         record: what its `KeyedRun.record` says. options: as for `open_run`.
         Raises RunDropped when that run is gone, even if there is a new one under its name; WrongRun if it has no keys, or
         is of another queue.
-        Source: docs/protocol.md, "open_run".
+        Source: docs/protocol/bulk.md, "open_run".
         """
         return KeyedRun(self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options))
 

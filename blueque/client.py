@@ -184,7 +184,7 @@ class Client:
         return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
-        """Return what is known of a run of a queue, by the names in docs/protocol.md, "Runs"; None: nothing is.
+        """Return what is known of a run of a queue, by the names in docs/protocol/bulk.md, "Runs"; None: nothing is.
 
         staged, unpublished: how many chunks are undecided, and decided but not yet in line.
         """
@@ -207,7 +207,7 @@ class Client:
         return Feeding(self._redis, job, settings.timing(), tell)
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
-        """Return the records of all feeds of a queue, as in docs/protocol.md, "Feeds", those that are open last."""
+        """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those that are open last."""
         from blueque import feeds
 
         return feeds.load_all(self._redis, require_queue_name(queue_name))
@@ -215,7 +215,7 @@ class Client:
     def forget_feed(self, queue_name: str, name: str) -> bool:
         """Remove the record of a feed, so that it begins anew; False: there is none.
 
-        Source: docs/protocol.md, "forget_feed".
+        Source: docs/protocol/feeds.md, "forget_feed".
         """
         from blueque import protocol
 
@@ -225,7 +225,7 @@ class Client:
         """Remove all that there is of a queue that has no task, listener, run, feed or batch; settings and numbers, too.
 
         Returns how many of each it has, by kind; none at all: it is gone.
-        Source: docs/protocol.md, "forget_queue".
+        Source: docs/protocol/operator.md, "forget_queue".
         """
         from blueque import protocol
 
@@ -360,7 +360,7 @@ class Client:
         """Take a snapshot: which tasks of one queue, or of several, have these statuses, all at this instant.
 
         keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or anywhere at once.
-        Source: docs/protocol.md, "freeze".
+        Source: docs/protocol/archive.md, "freeze".
         """
         from blueque import protocol
         from blueque.snapshots import Snapshot, require_keep, require_queues, require_statuses
@@ -382,7 +382,8 @@ class Client:
 
     def purge(self, snapshot: Snapshot) -> Iterator[int]:
         """Delete those tasks of a snapshot that still are in a state by which they were found, other than reserved and
-        started; yield how many are gone so far. Raises SnapshotGone. Source: docs/protocol.md, "purge", "prune".
+        started; yield how many are gone so far. Raises SnapshotGone.
+        Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
         from blueque.purge import purge
 

@@ -64,7 +64,7 @@ class Doctor:
     def audit(self, settle: float) -> Report:
         """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.
 
-        Source: docs/protocol.md, "Invariants".
+        Source: docs/protocol/audit.md, "Invariants".
         """
         return audit.report(self._redis, settle)
 

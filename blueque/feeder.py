@@ -68,7 +68,7 @@ def feed(
     options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
     Once it has begun, it waits while Redis is away, and says so. Raises BacklogRefused, which names file and row; FeedTaken;
     RedisRefused; RedisAway when Redis does not answer at the start, for as long as the client has patience.
-    Source: docs/protocol.md, "Feeds".
+    Source: docs/protocol/feeds.md, "Feeds".
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")

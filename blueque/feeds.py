@@ -1,4 +1,4 @@
-"""Feeds as they stand in Redis: how far each is, and which files it has done with. docs/protocol.md, "Feeds"."""
+"""Feeds as they stand in Redis: how far each is, and which files it has done with. docs/protocol/feeds.md, "Feeds"."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Forwarding:
     def call(self, wanted: Sequence[Resources], asker: str) -> None:
         """Have idle listeners look for work: those that can meet the first of these needs that any can meet.
 
-        asker: our node, whose like is not called. Source: docs/protocol.md, "call".
+        asker: our node, whose like is not called. Source: docs/protocol/placement.md, "call".
         """
         now = time.monotonic()
         wanted = [needs for needs in wanted if now >= self._not_before.get(needs, 0.0)]

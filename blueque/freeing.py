@@ -30,7 +30,7 @@ class Freeing:
         """Free what those hold who have no attempt that could.
 
         lock: its name, or None: the places of the queue, of which `room` says who has them all.
-        Source: docs/protocol.md, "free" and "drop_hint".
+        Source: docs/protocol/placement.md, "free"; docs/protocol/audit.md, "drop_hint".
         """
         if time.monotonic() < self._not_before.get(lock, 0.0):
             return

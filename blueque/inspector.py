@@ -60,7 +60,7 @@ class Inspector:
         return load(self._redis, task_id)
 
     def checkpoint(self, task_id: str) -> dict[str, str]:
-        """Return where the next attempt of the task is to go on, by the names in docs/protocol.md, "Checkpoints"."""
+        """Return where the next attempt goes on, by the names in docs/protocol/recovery.md, "Checkpoints"."""
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
 

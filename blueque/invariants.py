@@ -1,6 +1,6 @@
 """What must always be true of Redis as a whole, as pure functions: a picture of Redis in, what is wrong with it out.
 
-docs/protocol.md, "Invariants", has the same in words. `census` makes the pictures, `audit` compares two of them; the
+docs/protocol/audit.md, "Invariants", has the same in words. `census` makes the pictures, `audit` compares two of them; the
 rules of lines, locks and limits are in line_invariants.py.
 """
 

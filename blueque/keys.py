@@ -1,6 +1,6 @@
 """Every key that Blueque uses in Redis: name, type, content. Nothing else spells the prefix.
 
-`docs/protocol.md`, "Keys", says who writes each of them.
+docs/protocol/keys.md says who writes each of them.
 """
 
 from __future__ import annotations

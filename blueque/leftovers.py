@@ -78,7 +78,7 @@ class Leftovers:
         """Forget a run, whatever it says, with all that is staged for it; tasks that are in line stay. False: none is there.
 
         is_staged_too: False leaves the run alone when something is staged for it. moved: see `protocol.drop_run`.
-        Raises WrongRun when it is decided and not finished. Source: docs/protocol.md, "drop_run".
+        Raises WrongRun when it is decided and not finished. Source: docs/protocol/bulk.md, "drop_run".
         """
         is_dropped = protocol.drop_run(self._redis, queue, run, moved)
         while not is_dropped and is_staged_too and load(self._redis, queue, run) is not None:

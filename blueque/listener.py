@@ -98,7 +98,7 @@ class Listener:
         """Claim a task of a listener on this host whose process is gone; None when there is none.
 
         The task keeps the dead listener's node. A reserved one has not started: run it with a Processor. A started one
-        may still be running: wait for its pid. Source: docs/protocol.md, "claim".
+        may still be running: wait for its pid. Source: docs/protocol/beside-1.0.0.md, "claim".
         """
         inspector = Inspector(self._redis)
         for other in sorted(inspector.listeners(self.queue)):
@@ -288,7 +288,7 @@ class Listener:
         or that we take tasks again (work).
 
         by: what has caused it.
-        Source: docs/protocol.md, "order".
+        Source: docs/protocol/operator.md, "order".
         """
         protocol.order(self._redis, self.queue, self.node, what, by)
 
@@ -333,7 +333,7 @@ class Listener:
     def adopt(self, task: Task) -> Task | None:
         """Take over a started attempt from a listener that the caller knows to be dead; None: another was first.
 
-        Source: docs/protocol.md, "adopt".
+        Source: docs/protocol/recovery.md, "adopt".
         """
         now, instance = time.time(), self.instance or ""
         fields = protocol.adopt(self._redis, self.queue, task.id, task.token, task.node or "", self.node, instance, now)
@@ -345,7 +345,7 @@ class Listener:
     def reassert(self, task: Task, pid: int) -> Task | None:
         """Put back a running attempt of ours that Redis has lost; None: it is not ours to put back.
 
-        Source: docs/protocol.md, "reassert".
+        Source: docs/protocol/recovery.md, "reassert".
         """
         identity = {name: str(value) for name, value in process.identity(pid).items()}
         ours = {**identity, **task.fields, "pid": str(pid)}
@@ -359,7 +359,7 @@ class Listener:
     def restore(self, task: Task, pid: int, started: float) -> Task | None:
         """Take back a task that was declared lost although its process is there; None: it has another attempt by now.
 
-        task: as it was when the attempt ran. Source: docs/protocol.md, "restore".
+        task: as it was when the attempt ran. Source: docs/protocol/recovery.md, "restore".
         """
         fields = protocol.restore(
             self._redis, self.queue, task.id, task.token or "", self.node, self.instance or "", pid,

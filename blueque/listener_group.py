@@ -88,7 +88,8 @@ class ListenerGroup:
     def beat(self, task_id: str | None = None) -> Standing:
         """Show that we live, in all queues; see what is wanted of us in any, and how the task that we watch stands.
 
-        Raises NotRegistered, having beaten in the other queues. Source: docs/protocol.md, "beat", "beat_all".
+        Raises NotRegistered, having beaten in the other queues.
+        Source: docs/protocol.md, "beat"; docs/protocol/placement.md, "beat_all".
         """
         if len(self.queues) == 1:
             return self._first.beat(task_id)

@@ -34,7 +34,7 @@ class Listeners:
         """Tell a listener, or all of a host, to take nothing new and to leave when the task has ended.
 
         name: a node id or a host, as for `find`. by: who wants it; else this user and host.
-        Source: docs/protocol.md, "order".
+        Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "drain", by)
 
@@ -42,14 +42,14 @@ class Listeners:
         """Tell a listener, or all of a host, to take nothing new until `resume`; running tasks go on.
 
         The listeners of one blueque-listener pause together. name, by: as for `drain`.
-        Source: docs/protocol.md, "order".
+        Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "pause", by)
 
     def resume(self, name: str, by: str | None = None) -> Told:
         """Tell a listener, or all of a host, to take tasks again after `pause` or SIGUSR2.
 
-        name, by: as for `drain`. Source: docs/protocol.md, "order".
+        name, by: as for `drain`. Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "work", by)
 

@@ -17,7 +17,7 @@ WARNINGS = frozenset({
 class Finding(NamedTuple):
     """Something that is not as it must be.
 
-    code: one of those in docs/protocol.md, "Invariants".
+    code: one of those in docs/protocol/audit.md, "Invariants".
     key: where it is. task, queue, node: what it is about, where there is one.
     sentence: the facts, for a person.
     fix: the repair, or None when a person has to decide.

@@ -90,14 +90,14 @@ class Processor:
     def decline_stack(self, mark: str, reason: str) -> bool:
         """Tell the one who asked with this mark why the task cannot show where it is; False: nobody waits for that now.
 
-        Source: docs/protocol.md, "decline_stack".
+        Source: docs/protocol/operator.md, "decline_stack".
         """
         return protocol.decline_stack(self._redis, self._queue, self._task.id, self._token, self._node, mark, reason)
 
     def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
         """Add lines that the attempt has printed to the log of its task. is_over: no more will come.
 
-        Raises NotOwner. Source: docs/protocol.md, "log".
+        Raises NotOwner. Source: docs/protocol/operator.md, "log".
         """
         attempt = self._task.attempt or 0
         protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines, is_over)
@@ -105,7 +105,7 @@ class Processor:
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
         """Record where the next attempt is to go on; parts: value, files and files_left, those that have changed.
 
-        Raises NotOwner. Source: docs/protocol.md, "checkpoint".
+        Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
         """
         attempt = self._task.attempt or 0
         protocol.checkpoint(
@@ -128,7 +128,7 @@ class Processor:
     ) -> str | None:
         """Give up an attempt whose process is gone without a word; return what became of the task, None: it was not ours.
 
-        Source: docs/protocol.md, "lose".
+        Source: docs/protocol/recovery.md, "lose".
 
         instance: of our own registration. default: the policy of a task that has none of its own.
         facts: lost_node and last_seen, of the listener that died.

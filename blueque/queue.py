@@ -178,7 +178,7 @@ class Queue(ManyTasks):
         """Have a waiting task take its place among those of this priority, as the last of them for now.
 
         by: who wants it, for its history; else this user and host.
-        Raises NotWaiting, WrongQueue. Source: docs/protocol.md, "set_priority".
+        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
         """
         who = by if by is not None else process.user_at_host()
         protocol.set_priority(self._redis, self.name, task_id, require_priority(priority), time.time(), who)
@@ -190,7 +190,7 @@ class Queue(ManyTasks):
         A scheduled task, which `set_priority` and `move` take, has no place in line yet: NotWaiting.
 
         by: as for `set_priority`.
-        Source: docs/protocol.md, "put_first".
+        Source: docs/protocol/operator.md, "put_first".
         """
         who = by if by is not None else process.user_at_host()
         protocol.put_first(self._redis, self.name, task_id, time.time(), who)
@@ -199,7 +199,7 @@ class Queue(ManyTasks):
     def bring_forward(self, task_id: str) -> None:
         """Put a scheduled task in line now, with all others of the queue that are due. Raises NotWaiting, WrongQueue.
 
-        Source: docs/protocol.md, "bring_forward".
+        Source: docs/protocol/operator.md, "bring_forward".
         """
         protocol.bring_forward(self._redis, self.name, task_id, time.time())
         log.info("bring_forward task=%s queue=%s", task_id, self.name)
@@ -209,7 +209,7 @@ class Queue(ManyTasks):
         """Have a waiting task wait in another queue instead, as the last of its line. Raises NotWaiting, WrongQueue.
 
         by: as for `set_priority`.
-        Source: docs/protocol.md, "move".
+        Source: docs/protocol/operator.md, "move".
         """
         who = by if by is not None else process.user_at_host()
         protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time(), who)
@@ -220,7 +220,7 @@ class Queue(ManyTasks):
 
         by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no pause.
         A queue may be paused before there is anything of it; `blueque status` shows it from its first task or listener on.
-        Source: docs/protocol.md, "pause".
+        Source: docs/protocol/operator.md, "pause".
         """
         who = by if by is not None else process.user_at_host()
         is_new = protocol.pause(self._redis, self.name, who, reason, time.time())
@@ -228,7 +228,7 @@ class Queue(ManyTasks):
         return is_new
 
     def resume(self) -> bool:
-        """End a pause. False: there was none. Source: docs/protocol.md, "resume"."""
+        """End a pause. False: there was none. Source: docs/protocol/operator.md, "resume"."""
         was_paused = protocol.resume(self._redis, self.name)
         log.info("resume queue=%s", self.name)
         return was_paused
@@ -237,7 +237,7 @@ class Queue(ManyTasks):
         """Set how many tasks of this queue may run at a time, on all nodes together; None: as many as there are listeners.
 
         Listeners of 1.0.0 know of no limit, and what runs already, runs on.
-        Source: docs/protocol.md, "set_max_concurrency".
+        Source: docs/protocol/operator.md, "set_max_concurrency".
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
         protocol.set_max_concurrency(self._redis, self.name, number)
@@ -247,7 +247,7 @@ class Queue(ManyTasks):
         """Have the listener of a running task show in its log where the task is; return the status of the task.
 
         mark: random; it stands in the line of the log that begins the answer. A status other than started: nobody was asked.
-        Source: docs/protocol.md, "ask_stack".
+        Source: docs/protocol/operator.md, "ask_stack".
         """
         return protocol.ask_stack(self._redis, self.name, task_id, mark)
 
@@ -256,7 +256,7 @@ class Queue(ManyTasks):
 
         by: who wants it (else this user and host).
         Its last attempt, should it still be running somewhere, can no longer report. Raises NotFailed, WrongQueue.
-        Source: docs/protocol.md, "requeue".
+        Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
         protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time(), who)

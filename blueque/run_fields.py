@@ -7,7 +7,7 @@ from typing import Any
 
 from blueque.errors import WrongRun
 
-# The fields of a record. Type and meaning as in docs/protocol.md, "Runs"; every value is text in Redis.
+# The fields of a record. Type and meaning as in docs/protocol/bulk.md, "Runs"; every value is text in Redis.
 FIELDS: dict[str, Callable[[str], Any]] = {
     "run": str,
     "queue": str,

@@ -68,7 +68,7 @@ class KeyedRun:
         keys, parameters, are_json, etas, priorities, ids: see Rows; 1000 rows at most, of any shards, all or none.
         After an answer that was lost, the count may have tasks that another process has made just then; the outcome of
         the run is exact. Raises InvalidInput, which names the position; RunDropped; what `Queue.enqueue` raises.
-        Source: docs/protocol.md, "enqueue_run".
+        Source: docs/protocol/bulk.md, "enqueue_run".
         """
         batch = self._pack(Rows(parameters, keys, are_json, etas, priorities, ids))
         return self._send(self._redis, batch, None, None) if self.state == "open" else 0
@@ -101,7 +101,7 @@ class KeyedRun:
         """Declare that all of the run is there: whoever puts or closes it from now on changes nothing.
 
         rows: how many there were, for the record. Whoever calls this twice gets what was recorded first. Raises RunDropped.
-        Source: docs/protocol.md, "close_run".
+        Source: docs/protocol/bulk.md, "close_run".
         """
         mark = os.urandom(8).hex()
         counted = require_whole(rows, "rows", 0, MAX_ROWS)

@@ -61,7 +61,7 @@ class Staging:
 
         parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is decided, nothing is written;
         the name is as good as any then. Raises InvalidInput, which names the position; RunDropped.
-        Source: docs/protocol.md, "stage".
+        Source: docs/protocol/bulk.md, "stage".
         """
         chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
         return self._send(self._redis, chunk, None, None)
@@ -86,7 +86,7 @@ class Staging:
         query: of a stream: a text that tells who counts these batches; another one under the same name is refused.
         Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a later batch is committed;
         WrongRun for another query. Nothing is done then.
-        Source: docs/protocol.md, "commit_run".
+        Source: docs/protocol/bulk.md, "commit_run".
         """
         number = self._require_batch(batch)
         chosen, mark = self._require_names(names), os.urandom(8).hex()
@@ -105,7 +105,7 @@ class Staging:
     def discard(self, names: Sequence[str] | None = None) -> int:
         """Delete the tasks of these chunks, or of all that are staged, if they are not decided; return how many chunks.
 
-        Source: docs/protocol.md, "discard".
+        Source: docs/protocol/bulk.md, "discard".
         """
         some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
         return discard(self._redis, self.queue, self.name, some, self.record["created"])
@@ -142,7 +142,7 @@ class Staging:
 
 
 def owner_of(pid: int) -> str:
-    """Return what a chunk's name says of the process without which it will not be committed: docs/protocol.md, "stage"."""
+    """Return the part of a chunk's name that names its process: docs/protocol/bulk.md, "stage"."""
     facts = process.identity(pid)
     return ".".join(str(part) for part in (pid, facts["pid_start"], facts["ns"], facts["boot"]))
 

@@ -103,7 +103,7 @@ def archive(
     limit: how many tasks at most; batch: how many at a time. engine: what writes the files; else pyarrow does.
     tell: is called with a Progress, often.
     A run that was killed is continued by the next one, wherever it was; one that is at work is waited for.
-    Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol.md, "claim_batch".
+    Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
     """
     if client is not None and url is not None:
         raise InvalidInput("give an address or a client, not both")
