@@ -5,4 +5,5 @@ cases     what is measured: producing, working, waiting, telling, looking, backl
 systems   Blueque and its peers: how each is installed and its workers started; peers/ has a driver for each
 stage     the Redis, the programs, the ledger of what has run; load, rounds, raw, crowd are what the cases use
 report    the page, from the numbers; plots draws its pictures
+against   bin/bench --against: this checkout beside another commit; sides, comparing, cpu are for it
 """

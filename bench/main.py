@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 import psutil
 import redis
 
-from bench import report
+from bench import against, report
 from bench.cases import CASES
+from bench.comparing import COMPARISONS
 from bench.load import Quiet, machine
 from bench.setting import FAILURES, Bench, Outcome, open_stage, reason
 from bench.systems import SYSTEMS, System
@@ -25,6 +26,15 @@ from blueque.process import become_subreaper
 from blueque.version import __version__
 
 PATIENCE = 60.0                                        # seconds that all runs together wait for others to be quiet
+ROUNDS = 5
+ABOUT = """\
+Measure Blueque beside its peers, and write docs/benchmarks.md.
+
+With --against COMMIT, measure this checkout (changes that are not committed and
+new files included) and COMMIT in turn, and print the processor time of a task by
+process, with the 95 % interval of the ratio. "Not slower" means that the interval
+includes 1.03 or less. Exit codes: 0 no case is slower, 1 one is slower, 2 one
+could not be measured."""
 NOTES = ROOT / "bench" / "notes.md"                    # what a person has to say to the numbers; part of the page
 
 
@@ -32,6 +42,8 @@ def main() -> None:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, _stop)               # so that whatever was started is ended
     become_subreaper()
+    if arguments.against:
+        sys.exit(_compare(arguments))
     output = Path(arguments.output)
     pictures = output / "benchmarks"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -49,11 +61,16 @@ def main() -> None:
     print(f"written: {output / 'benchmarks.md'}")
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    rounds = arguments.rounds or against.ROUNDS
+    return against.compare(arguments.against, arguments.cases, rounds, arguments.scale, arguments.patience)
+
+
 def _run(arguments: argparse.Namespace, known: dict[str, Any], kept: Path) -> None:
     began = time.monotonic()
     systems, versions, missing = _install([one for one in SYSTEMS if one.key in ("blueque", *arguments.peers)])
     with open_stage() as stage:
-        bench = Bench(stage, systems, arguments.rounds, arguments.scale, Quiet(arguments.patience))
+        bench = Bench(stage, systems, arguments.rounds or ROUNDS, arguments.scale, Quiet(arguments.patience))
         bench.not_installed = missing
         known["facts"] = {**machine(), "Redis": stage.version(), "spool on": _file_system(stage.directory)}
         known["versions"] = versions
@@ -132,17 +149,27 @@ def _file_system(directory: Path) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    about = "Measure Blueque beside its peers, and write docs/benchmarks.md."
-    parser = argparse.ArgumentParser(prog="bin/bench", description=about)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="bin/bench", description=ABOUT, formatter_class=as_written)
     cases, peers = [case.name for case in CASES], [system.key for system in SYSTEMS if system.key != "blueque"]
-    parser.add_argument("--cases", nargs="+", choices=cases, default=cases, metavar="CASE", help=", ".join(cases))
+    compared = [case.name for case in COMPARISONS]
+    parser.add_argument("--against", metavar="COMMIT", help="compare this checkout with COMMIT; write no page")
+    parser.add_argument(
+        "--cases", nargs="+", choices=cases, metavar="CASE",
+        help=f"{', '.join(cases)}; with --against only {', '.join(compared)}",
+    )
     parser.add_argument("--peers", nargs="*", choices=peers, default=peers, metavar="PEER", help=", ".join(peers))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"{ROUNDS}, or {against.ROUNDS} with --against")
     parser.add_argument("--scale", type=float, default=1.0, help="sizes times this; 1 is what the page is made with")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to wait for others to be quiet, in all")
     parser.add_argument("--output", default=str(ROOT / "docs"), help="where benchmarks.md and benchmarks/ are written")
     parser.add_argument("--write-only", action="store_true", help="measure nothing; write the page from the numbers kept")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    known = compared if arguments.against else cases
+    arguments.cases = arguments.cases or known
+    if unknown := set(arguments.cases) - set(known):
+        parser.error(f"--against cannot measure {', '.join(sorted(unknown))}")
+    return arguments
 
 
 def _stop(number: int, frame: object) -> NoReturn:

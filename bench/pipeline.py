@@ -21,7 +21,7 @@ import blueque
 from bench import raw
 from bench.setting import Bench, Outcome, Values
 from bench.stage import PEERS, Program, RunFailed, Stage, last_line
-from bench.systems import QUEUE
+from bench.systems import OURS, QUEUE
 from blueque import keys
 from blueque.task_id import random_ids
 
@@ -76,7 +76,7 @@ def warm_spark(stage: Stage) -> Iterator[Spark]:
     command = [sys.executable, str(PEERS / "drive_spark.py"), str(stage.directory)]
     with (stage.directory / "spark.log").open("wb") as log:
         program = subprocess.Popen(
-            command, cwd=stage.directory, env=stage.environment("blueque"), start_new_session=True, stdin=subprocess.PIPE,
+            command, cwd=stage.directory, env=stage.environment(OURS), start_new_session=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=log,
         )
         stage.watch(program)
@@ -262,7 +262,7 @@ def _feed(stage: Stage, source: Path, count: int) -> Values:
         "--params", "body", "--quiet", "--redis-url", stage.url,
     ]
     program = subprocess.Popen(
-        command, cwd=stage.directory, env=stage.environment("blueque"), start_new_session=True, stdin=subprocess.DEVNULL,
+        command, cwd=stage.directory, env=stage.environment(OURS), start_new_session=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )
     stage.watch(program)

@@ -46,6 +46,22 @@ environment of its own in `.venv-bench`, and configured as they come; 1.0.0 has 
 round every system has its turn, and another one is the first. Before each run the load of others is measured; while it is
 above 5 % of the machine, the run waits, up to a minute in all. What was left of it is given with each case. Every
 number of every round lies in [`benchmarks/results.json`](benchmarks/results.json).
+
+## To compare two commits
+
+```
+bin/bench --against main~1                  # this checkout, uncommitted changes included, and that commit
+bin/bench --against HEAD                    # without changes: how far a comparison can be trusted
+```
+
+It prints what a task costs in processor time, by process: the producer, the listener (master and slots), the task processes
+with their children, and Redis. The cases are enqueue, bulk, drain, pickup and idle. Both versions use the packages of
+`.venv`. In each of 15 rounds both start anew, each with a Redis of its own, and then take turns in blocks of a fraction of a
+second, so that other load on the machine slows both alike; the idle listeners, four of each version, are measured all at the
+same time. The ratio is the median of the ratios of the rounds. Its 95 % interval is made of order statistics of these
+ratios, so it is exact whatever their distribution, and needs six rounds or more. "Not slower" means that the interval for
+the whole processor time of a task includes 1.03 or less. The exit code is 0 if no case is slower, 1 if one is, and 2 if one
+could not be measured.
 """
 
 

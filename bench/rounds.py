@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import TypeVar
@@ -53,3 +54,18 @@ def spread(values: Sequence[float]) -> str:
     if len(values) < 2:
         return middle
     return f"{middle} ({shown(min(values))} – {shown(max(values))})"
+
+
+def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Return the confidence interval of the median: two of the values, whatever their distribution; None: too few values.
+
+    Made of order statistics: without the k smallest and the k largest of n values it misses the median with the probability
+    2 P(B < k + 1), where B is binomial (n, 1/2). So 95 % need six values, and then leave out none.
+    """
+    ordered, left_out, tail = sorted(values), 0, 0.0
+    while True:
+        tail += math.comb(len(ordered), left_out) / 2 ** len(ordered)
+        if 2 * tail > 1 - confidence:
+            break
+        left_out += 1
+    return (ordered[left_out - 1], ordered[-left_out]) if left_out else None

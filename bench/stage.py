@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from bench import cpu
 from bench.systems import Commands, Place, System
 from bench.venvs import ROOT, clean_environment
 from blueque import Client
@@ -46,9 +48,10 @@ class Stage:
         self.redis.read(("FLUSHALL",))
         self.ledger.unlink(missing_ok=True)
         self.ledger.touch()
+        shutil.rmtree(self.directory / "spool", ignore_errors=True)
 
-    def environment(self, system_key: str) -> dict[str, str]:
-        path = f"{PEERS}:{ROOT}" if system_key == "blueque" else str(PEERS)
+    def environment(self, system: System) -> dict[str, str]:
+        path = f"{PEERS}:{system.checkout}" if system.checkout else str(PEERS)
         return {**clean_environment(), "PYTHONPATH": path, "BENCH_URL": self.url, "BENCH_LEDGER": str(self.ledger)}
 
     # Producing
@@ -63,7 +66,7 @@ class Stage:
         """Start the system's driver; it is gone at the end."""
         command = [system.python, system.driver, *(str(word) for word in words)]
         program = subprocess.Popen(
-            command, cwd=self.directory, env=self.environment(system.key), start_new_session=True,
+            command, cwd=self.directory, env=self.environment(system), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
         self._programs[program.pid] = program
@@ -89,14 +92,14 @@ class Stage:
     # Working
 
     @contextlib.contextmanager
-    def workers(self, system_key: str, commands: Commands) -> Iterator[list[Program]]:
+    def workers(self, system: System, commands: Commands) -> Iterator[list[Program]]:
         """Start programs; they and all that came of them are gone at the end."""
         programs: list[Program] = []
         with (self.directory / "worker.log").open("wb") as log:
             try:
                 for command in commands:
                     programs.append(subprocess.Popen(
-                        command, cwd=self.directory, env=self.environment(system_key), start_new_session=True,
+                        command, cwd=self.directory, env=self.environment(system), start_new_session=True,
                         stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     ))
                     self._programs[programs[-1].pid] = programs[-1]
@@ -107,6 +110,10 @@ class Stage:
     def done(self) -> int:
         """Return how many tasks have run."""
         return self.ledger.stat().st_size // LINE
+
+    def times(self, first: int) -> list[float]:
+        """Return when tasks have run, Unix seconds, those from number `first` on."""
+        return [float(line) for line in self.ledger.read_bytes()[first * LINE:].splitlines()]
 
     def wait_done(self, count: int, programs: list[Program]) -> None:
         """Wait until so many tasks have run. Raises RunFailed when it does not go on."""
@@ -160,7 +167,7 @@ class Stage:
 
     def cpu_seconds(self) -> float:
         """Return the processor time that Redis has had."""
-        return float(self._info("cpu", "used_cpu_user")) + float(self._info("cpu", "used_cpu_sys"))
+        return cpu.of_process(self.server.pid)
 
     def version(self) -> str:
         return self._info("server", "redis_version")

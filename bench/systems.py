@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.venvs import ROOT, python_of
 
 QUEUE = "bench"
+PROGRAM = sys.executable, "-m", "blueque.cli.listener"
 
 Commands = list[list[str]]
 
@@ -28,6 +29,7 @@ class System(NamedTuple):
     workers: (place, how many tasks at a time) -> the commands of its workers, for draining.
     idle_workers: the same for picking up, where that is another kind of worker; else `workers`, one at a time.
     package: whose version is shown. kind: what runs a task.
+    checkout: of Blueque 2, the directory whose package `blueque` runs, in our environment.
     """
 
     key: str
@@ -39,23 +41,24 @@ class System(NamedTuple):
     idle_kind: str = ""
     idle_workers: Callable[[Place], Commands] | None = None
     bulk: str = "a loop, for it has no bulk call"
+    checkout: Path | None = None
 
     @property
     def python(self) -> str:
-        return sys.executable if self.key == "blueque" else str(python_of(self.key))
+        return sys.executable if self.checkout else str(python_of(self.key))
 
     @property
     def driver(self) -> str:
-        return str(ROOT / "bench" / "peers" / f"drive_{self.key}.py")
+        return str(ROOT / "bench" / "peers" / f"drive_{'blueque' if self.checkout else self.key}.py")
 
     def idle(self, place: Place) -> Commands:
         return self.idle_workers(place) if self.idle_workers else self.workers(place, 1)
 
 
-def listener(place: Place, slots: int, *queues: str) -> list[str]:
-    """Return the command of a blueque-listener."""
+def listener(place: Place, slots: int, *queues: str, program: Sequence[str] = PROGRAM) -> list[str]:
+    """Return the command of a blueque-listener. program: what starts it, else that of this checkout."""
     return [
-        sys.executable, "-m", "blueque.cli.listener", *(queues or [QUEUE]), "--run", "work:handle", "--slots", str(slots),
+        *program, *(queues or [QUEUE]), "--run", "work:handle", "--slots", str(slots),
         "--redis-url", place.url, "--spool", str(place.directory / "spool"), "--on-term", "drain",
     ]
 
@@ -68,7 +71,7 @@ SYSTEMS = [
     System(
         "blueque", "Blueque", "blueque", [], "a process per task, exit record synced to the disk",
         lambda place, count: [listener(place, count)], "a process per task, the next one forked ahead",
-        bulk="`queue.enqueue_many`",
+        bulk="`queue.enqueue_many`", checkout=ROOT,
     ),
     System(
         "blueque_1_0_0", "Blueque 1.0.0", "blueque", ["blueque==1.0.0", "redis>=5,<6"], "a process per task",
@@ -102,6 +105,9 @@ SYSTEMS = [
         bulk="100 calls at a time, for it has no bulk call",
     ),
 ]
+
+
+OURS = SYSTEMS[0]
 
 
 def _huey(kind: str, count: int) -> list[str]:

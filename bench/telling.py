@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench.rounds import median
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
+from bench.systems import OURS
 from bench.venvs import clean_environment
 from blueque import protocol
 from blueque.tail import Line
@@ -62,7 +63,7 @@ def printing(bench: Bench) -> Outcome:
         ours = [sys.executable, "-m", "blueque.cli.listener"]
         handler = [*ours, "handler", "--run", "printer:handle", *common]
         program = [*ours, "program", *common, "--exec", sys.executable, str(script)]
-        with stage.workers("blueque", [handler, program]):
+        with stage.workers(OURS, [handler, program]):
             bench.in_turn(outcome, {
                 "plain": plain, "lines": functools.partial(plain, "-u"),
                 **{row: functools.partial(_print_as_task, stage, row, work, lines) for row in ("handler", "program")},
@@ -165,5 +166,5 @@ def _tell(
     if passed > 1.1 * seconds + 1:
         raise RunFailed(f"one program could not write that much: {seconds} s took {passed:.1f} s")
     return {
-        "core": 100 * (stage.cpu_seconds() - before) / passed, "commands": (stage.commands() - commands - 3) / passed,
+        "core": 100 * (stage.cpu_seconds() - before) / passed, "commands": (stage.commands() - commands - 1) / passed,
     }

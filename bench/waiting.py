@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from bench import crowd, systems
+from bench import cpu, crowd, systems
 from bench.rounds import percentile
 from bench.setting import Bench, Outcome, Values, open_stage, reason
 from bench.stage import LINE, Program, RunFailed, Stage, family
@@ -42,7 +42,7 @@ def many_listeners(bench: Bench) -> Outcome:
 @contextlib.contextmanager
 def _crowd(stage: Stage, count: int) -> Iterator[Program]:
     command = [sys.executable, "-m", "bench.crowd", stage.url, str(count), str(stage.directory / "crowd")]
-    with stage.workers("blueque", [command]) as programs:
+    with stage.workers(systems.OURS, [command]) as programs:
         deadline = time.monotonic() + READY_TIMEOUT
         while not _said(stage):
             if time.monotonic() > deadline or programs[0].poll() is not None:
@@ -91,7 +91,7 @@ def idle(bench: Bench) -> Outcome:
             if system.key == "blueque":
                 commands = [*commands, [sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", stage.url]]
             try:
-                waiting[system.key] = stage, stack.enter_context(stage.workers(system.key, commands))
+                waiting[system.key] = stage, stack.enter_context(stage.workers(system, commands))
             except OSError as error:
                 outcome.failed[system.key] = reason(error)
         time.sleep(SETTLE + READY_TIMEOUT / 20)
@@ -130,12 +130,7 @@ class _Look:
 
 
 def _cpu_seconds(programs: list[Program]) -> float:
-    total = 0.0
-    for member in family(programs):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = member.cpu_times()
-            total += times.user + times.system
-    return total
+    return sum(cpu.of_process(member.pid) for member in family(programs))
 
 
 def _uss(member: psutil.Process) -> int:
@@ -154,7 +149,7 @@ def hundred_queues(bench: Bench) -> Outcome:
         runs: dict[str, Callable[[], Values]] = {}
         for row, queues in names.items():
             stage = stages[row] = stack.enter_context(open_stage())
-            programs = stack.enter_context(stage.workers("blueque", [systems.listener(stage.place, 1, *queues)]))
+            programs = stack.enter_context(stage.workers(systems.OURS, [systems.listener(stage.place, 1, *queues)]))
             runs[row] = functools.partial(_pick_up, outcome, row, stage, programs, queues, bench.scaled(20, 3))
         bench.in_turn(outcome, runs)
         before = {row: stage.commands() for row, stage in stages.items()}

@@ -39,7 +39,7 @@ def drain(bench: Bench) -> Outcome:
         count = bench.scaled(DRAINED[system.key], 2 * FEW)
         ahead = max(count // 20, FEW)
         stage.drive(system, "one", count)
-        with stage.workers(system.key, system.workers(stage.place, AT_A_TIME)) as programs:
+        with stage.workers(system, system.workers(stage.place, AT_A_TIME)) as programs:
             stage.wait_done(ahead, programs)
             first, began = stage.done(), time.perf_counter()
             stage.wait_done(count, programs)
@@ -69,7 +69,7 @@ def pickup(bench: Bench) -> Outcome:
     def run(system: System) -> Values:
         stage.clear()
         seconds = 5 if system.key in SLOW else 4
-        with stage.workers(system.key, system.idle(stage.place)):
+        with stage.workers(system, system.idle(stage.place)):
             delays = stage.drive(system, "pickup", bench.scaled(30, 3), seconds)["delays"]
         delays = [1000 * delay for delay in delays]
         outcome.samples.setdefault(system.key, []).extend(delays)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis as redis_py
 
-from bench import cases, looking, producing, raw, report, rounds, systems, telling, working
+from bench import against, cases, comparing, cpu, looking, producing, raw, report, rounds, sides, systems, telling, working
 from bench.case import Case, Target
 from bench.load import Quiet, busy_share
 from bench.setting import Bench, Outcome, open_stage, reason
@@ -189,6 +194,104 @@ def test_what_tasks_tell_is_measured_beside_what_it_takes_without() -> None:
     assert [its["rate"][0] > 0 for its in printed.rows.values()] == 4 * [True]
     beats, progress, both = (told.rows[row]["commands"][0] for row in ("beats", "progress", "both"))
     assert beats < progress < both
+
+
+@pytest.mark.parametrize(("count", "left_out"), [(6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5)])
+def test_an_interval_leaves_out_as_many_values_on_each_side_as_the_sign_test_allows(count: int, left_out: int) -> None:
+    values = [float(value) for value in range(count, 0, -1)]
+
+    assert rounds.interval(values) == (1.0 + left_out, count - left_out)
+
+
+def test_an_interval_of_five_values_would_not_be_one_of_95_percent() -> None:
+    assert rounds.interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert rounds.interval([1.0, 2.0, 3.0, 4.0, 5.0], confidence=0.9) == (1.0, 5.0)
+
+
+def compared(*ratios: float) -> Outcome:
+    """An outcome in which the base costs 200 us in each round, of which the listener has half."""
+    rows = {"this": [200 * ratio for ratio in ratios], "base": [200.0] * len(ratios)}
+    return Outcome({
+        side: {"listener": [value / 2 for value in values], "all": values, "p50": [3.0] * len(values)}
+        for side, values in rows.items()
+    })
+
+
+@pytest.mark.parametrize(("ratios", "code", "words"), [
+    ([1.031, 1.04, 1.05, 1.06, 1.07, 1.08], 1, "SLOWER: a task costs 1.031 times the CPU or more; 1.03 is allowed."),
+    ([1.03, 1.04, 1.05, 1.06, 1.07, 1.08], 0, "Not slower: the interval of CPU begins at 1.030; up to 1.03 is allowed."),
+    ([0.90, 0.91, 0.92, 0.93, 0.94, 0.95], 0, "Faster: a task costs at most 0.950 times the CPU."),
+    ([0.50, 1.00, 1.00, 1.00, 1.00, 1.50], 0, "But the interval is wide: more rounds would tell more."),
+    ([2.00, 2.00, 2.00, 2.00, 2.00], 2, "No verdict: a 95 % interval needs six rounds or more."),
+])
+def test_a_commit_is_slower_when_the_whole_interval_is_above_what_is_allowed(
+    ratios: list[float], code: int, words: str
+) -> None:
+    outcome = compared(*ratios)
+
+    assert against.code_of(outcome) == code
+    assert words in "\n".join(against.lines_of(comparing.COMPARISONS[3], outcome, "8d233c8"))
+
+
+def test_a_comparison_is_a_table_of_80_columns() -> None:
+    lines = against.lines_of(comparing.COMPARISONS[3], compared(1.0, 1.02, 0.99, 1.0, 1.01, 1.0), "8d233c8")
+
+    assert "    listener                       100       100    1.000   0.990 to 1.020" in lines
+    assert "  p50 ms until it runs            3.00      3.00    1.000   1.000 to 1.000" in lines
+    assert max(map(len, "\n".join(lines).splitlines())) <= 80
+
+
+def test_a_case_that_failed_has_no_verdict() -> None:
+    outcome = Outcome(failed={"drain": "it has no wings"})
+
+    assert against.code_of(outcome) == 2
+    assert against.lines_of(comparing.COMPARISONS[2], outcome, "8d233c8")[1:] == ["  Not measured: drain: it has no wings"]
+
+
+def test_two_commits_are_measured_in_one_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bench.comparing.PAIRS", 1)
+
+    code = against.compare("HEAD", ["enqueue", "pickup", "idle"], rounds=1, scale=0.01, patience=0.0)
+
+    out = capsys.readouterr().out
+    assert code == 2 and out.count("No verdict") == 3
+    assert all(f"\n    {process} " in out for process in against.PROCESSES)
+
+
+def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> None:
+    base = sides.of_commit("HEAD", tmp_path)
+    (tmp_path / "blueque" / "__init__.py").write_text("raise SystemExit('this is the base')")
+
+    with open_stage() as stage:
+        commands = [[base.python, base.driver, "serve", "one"], *base.workers(stage.place, 1)]
+        ended = [subprocess.run(command, env=stage.environment(base), capture_output=True) for command in commands]
+    outcome = comparing.measured(comparing.COMPARISONS[0], comparing.Plan([base], 1, 0.01, Quiet(0.0)))
+
+    assert [program.stderr for program in ended] == [b"this is the base\n"] * 2
+    assert outcome.failed == {"enqueue": "this is the base"}
+
+
+def test_a_commit_that_is_not_there_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert against.compare("no-such-commit", ["drain"], rounds=1, scale=1.0, patience=0.0) == 2
+    assert "no-such-commit" in capsys.readouterr().err
+
+
+def test_the_processor_time_of_a_process_is_read_from_outside() -> None:
+    before, found, after = time.process_time(), cpu.of_process(os.getpid()), time.process_time()
+
+    assert before <= found <= after
+    assert cpu.of_process(2**22 + 1) == 0.0            # above the largest pid
+
+
+def test_the_processor_time_of_ended_children_is_counted() -> None:
+    burn = "import time\nwhile time.process_time() < 0.1: pass"
+    before = cpu.of_ended_children(os.getpid())
+
+    subprocess.run([sys.executable, "-S", "-c", burn], check=True)
+
+    assert cpu.of_ended_children(os.getpid()) - before >= 0.1 - 2 * cpu.TICK
 
 
 def shape(found: dict[str, Any]) -> list[Any]:

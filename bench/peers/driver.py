@@ -1,7 +1,9 @@
 """What every driver does on the producing side, in the interpreter of its peer. The answer is a line of JSON.
 
     python drive_PEER.py one COUNT | bulk COUNT | many THREADS COUNT | pickup COUNT SECONDS
+    python drive_PEER.py serve one|bulk|pickup
 
+`serve` does the same for each number on its standard input, which it answers with a line; nothing is left uncounted.
 A driver has `make()`, which returns a producer with a connection of its own: a callable that enqueues a text; and, if its
 peer can do better than a loop, `bulk(count)`. The address of Redis is in BENCH_URL. Coroutines may take their places.
 """
@@ -30,10 +32,23 @@ FIRST = 2                                              # tasks of a pick-up that
 Answer = dict[str, Any]
 
 
+class Clock:
+    """Reads the seconds that have passed, and the seconds of processor time of this process."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.perf_counter(), time.process_time()
+
+    def read(self) -> Answer:
+        return {"seconds": time.perf_counter() - self._began, "cpu": time.process_time() - self._used}
+
+
 def main(name: str) -> None:
     """Do what the arguments say with the driver of this name, imported as its workers import it."""
     peer = importlib.import_module(name)
     command, *numbers = sys.argv[1:]
+    if command == "serve":
+        serve(peer, *numbers)
+        return
     is_async = inspect.iscoroutinefunction(peer.make)
     commands = {"one": one_async if is_async else one, "bulk": bulk, "many": many_async if is_async else many,
                 "pickup": pickup}
@@ -45,10 +60,14 @@ def one(peer: Any, count: float) -> Answer:
     enqueue = peer.make()
     for _ in range(WARM_UP):
         enqueue(TEXT)
-    began = time.perf_counter()
-    for _ in range(int(count)):
+    return {**timed(enqueue, int(count)), "tasks": int(count) + WARM_UP}
+
+
+def timed(enqueue: Any, count: int) -> Answer:
+    clock = Clock()
+    for _ in range(count):
         enqueue(TEXT)
-    return {"seconds": time.perf_counter() - began, "tasks": int(count) + WARM_UP}
+    return {**clock.read(), "tasks": count}
 
 
 def one_async(peer: Any, count: float) -> Answer:
@@ -56,10 +75,10 @@ def one_async(peer: Any, count: float) -> Answer:
         enqueue = await peer.make()
         for _ in range(WARM_UP):
             await enqueue(TEXT)
-        began = time.perf_counter()
+        clock = Clock()
         for _ in range(int(count)):
             await enqueue(TEXT)
-        return {"seconds": time.perf_counter() - began, "tasks": int(count) + WARM_UP}
+        return {**clock.read(), "tasks": int(count) + WARM_UP}
 
     return asyncio.run(run())
 
@@ -67,8 +86,9 @@ def one_async(peer: Any, count: float) -> Answer:
 def bulk(peer: Any, count: float) -> Answer:
     """Enqueue so many as fast as the peer can."""
     if hasattr(peer, "bulk"):
-        return {"seconds": peer.bulk(int(count))}
-    return {"seconds": one(peer, count)["seconds"]}
+        answer: Answer = peer.bulk(int(count))
+        return answer
+    return one(peer, count)
 
 
 def many(peer: Any, threads: float, count: float) -> Answer:
@@ -130,17 +150,38 @@ def pickup(peer: Any, count: float, seconds: float) -> Answer:
         if len(delays) == FIRST:
             deadline = time.monotonic() + seconds
         time.sleep(random.uniform(*getattr(peer, "CALM", CALM)))
-        before = ledger.count()
-        called = time.time()
-        outcome = enqueue(TEXT)
-        if inspect.isawaitable(outcome):
-            loop.run_until_complete(outcome)
-        while ledger.count() == before:
-            if time.time() - called > 30:
-                raise SystemExit("a task was not picked up within 30 s")
-            time.sleep(0.001)
-        delays.append(ledger.last() - called)
+        delays.append(delay(enqueue, loop, ledger))
     return {"delays": delays[FIRST:]}
+
+
+def delay(enqueue: Any, loop: asyncio.AbstractEventLoop, ledger: Ledger) -> float:
+    """Enqueue a task, wait until it has run, and return the seconds from the call to the handler's first line."""
+    before = ledger.count()
+    called = time.time()
+    outcome = enqueue(TEXT)
+    if inspect.isawaitable(outcome):
+        loop.run_until_complete(outcome)
+    while ledger.count() == before:
+        if time.time() - called > 30:
+            raise SystemExit("a task was not picked up within 30 s")
+        time.sleep(0.001)
+    return ledger.last() - called
+
+
+def serve(peer: Any, command: str) -> None:
+    """Do a block for each number that is asked for, and answer each with a line."""
+    enqueue, ledger, loop = peer.make(), Ledger(), asyncio.new_event_loop()
+
+    def pick_up(count: int) -> Answer:
+        delays = []
+        for _ in range(count):
+            time.sleep(random.uniform(*CALM))
+            delays.append(delay(enqueue, loop, ledger))
+        return {"delays": delays, "tasks": count}
+
+    blocks = {"one": lambda count: timed(enqueue, count), "bulk": peer.bulk, "pickup": pick_up}
+    for line in sys.stdin:
+        print(json.dumps(blocks[command](int(line))), flush=True)
 
 
 class Ledger:
