@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import process_state
 import pytest
 import redis as redis_py
 from faults import FaultProxy
@@ -16,6 +17,7 @@ from blueque.connection import Redis
 from blueque.embedded import Server, running_server
 from blueque.protocol import transaction
 
+process_state.reset_signals()                          # `nohup setsid bin/test` is like bin/test
 State = Callable[[], dict[str, Any]]
 # What takes long with few tests, and would come last: then all but one process would wait for it.
 LONG = ("tests/spark", "tests/test_model.py", "tests/test_demo.py", "tests/test_chaos.py", "tests/test_explorer.py")
@@ -44,6 +46,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(autouse=True)
+def no_traces() -> Iterator[None]:
+    """Fail a test that leaves its process other than it was, for the tests after it would suffer."""
+    before = process_state.take()
+    yield
+    traces = process_state.differences(before)
+    assert not traces, "\n".join(["This test has left in its process:", *traces])
 
 
 @pytest.fixture(scope="session", autouse=True)

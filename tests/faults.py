@@ -53,6 +53,8 @@ class FaultProxy:
         self.stop_listening()
         for end in self._open:
             _shut(end)
+        for server, _ in self._held:
+            server.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):             # closed

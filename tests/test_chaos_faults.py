@@ -18,6 +18,11 @@ def chaos(tmp_path_factory) -> Iterator[Chaos]:
         yield Chaos(stage, 1)
 
 
+@pytest.fixture(autouse=True)
+def no_traces() -> None:
+    """The stage is that of all tests here, and all its programs and connections go on from one test to the next."""
+
+
 def strike(chaos: Chaos, name: str) -> str:
     def struck() -> str | None:
         chaos._look()

@@ -24,8 +24,11 @@ def queue(client):
 @pytest.fixture
 def make(client, tmp_path):
     """Make a listener on a node of its own, which has these resources."""
+    made = []
+
     def make(node="here_1", queue="video", **resources):
         listener = client.get_listener(queue)
+        made.append(listener)
         listener._node, listener._pid = node, os.getpid()
         spool = tmp_path / node.rpartition("_")[0]     # listeners of one host share what it has
         spool.mkdir(exist_ok=True)
@@ -36,7 +39,12 @@ def make(client, tmp_path):
         listener.settle([])                            # its list is empty
         return listener
 
-    return make
+    yield make
+    for listener in made:
+        if listener.claim is not None:
+            listener.claim.close()
+        if listener.pool is not None:
+            listener.pool.withdraw()
 
 
 @pytest.fixture
@@ -375,6 +383,7 @@ def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost
     assert not cli.exists("blueque_lock_x")
     assert woken(there) and there.take().id == "a", "somebody else is told"
     assert taken.numbers == {"gpu": [0]}
+    taken.close()
 
 
 def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli, make, lose_the_answer):

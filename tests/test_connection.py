@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 from contextlib import closing, contextmanager
@@ -60,6 +59,7 @@ def always_answering(reply):
         threading.Thread(target=serve, daemon=True).start()
         port = listening.getsockname()[1]
         yield SimpleNamespace(port=port, url=f"redis://127.0.0.1:{port}")
+        listening.shutdown(socket.SHUT_RDWR)           # a close alone does not wake up who accepts
 
 
 def ask(client, *command):
@@ -228,19 +228,19 @@ def test_a_server_that_goes_away_is_away_until_it_is_back(own_server: Server, ki
     assert client.get_inspector().pending("video") == 2
 
 
-def test_a_fork_has_its_own_connection_and_that_of_its_parent_goes_on(server, kind):
+def test_a_fork_has_its_own_connection_and_that_of_its_parent_goes_on(server, kind, tmp_path):
     client = kind(server, patience=0)
     ours = ask(client, "CLIENT", "ID")
     client.get_queue("video").enqueue("parent's first, which leaves a spare id behind")
-    read, write = os.pipe()
+    told = tmp_path / "id"
 
     def child():
         client.get_queue("video").enqueue("child's")
-        os.write(write, str(ask(client, "CLIENT", "ID")).encode())
+        told.write_text(str(ask(client, "CLIENT", "ID")))
         return 0
 
     assert wait_for(fork(child)) == 0
-    assert int(os.read(read, 20)) != ours
+    assert int(told.read_text()) != ours
     client.get_queue("video").enqueue("parent's second")
     assert ask(client, "CLIENT", "ID") == ours
     assert client.get_inspector().pending("video") == 3

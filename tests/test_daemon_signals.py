@@ -120,7 +120,7 @@ def test_a_listener_that_could_not_hear_several_usr2_does_as_the_last_one_says(p
 
 
 def test_a_listener_that_takes_the_place_of_another_is_paused_like_it(programs, queue):
-    listener = programs.listener("work:run")
+    listener = programs.listener("work:run", "--beat", "0.2s")
     listener.send(signal.SIGUSR2)
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
     (slot,) = listener.slots()
@@ -187,7 +187,7 @@ def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slot
 
 
 def test_a_pause_by_order_and_one_by_a_signal_are_one_pause(programs, queue):
-    listener = programs.listener("work:quick")
+    listener = programs.listener("work:quick", "--beat", "0.2s")
     pause(programs)
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
     listener.says("told to pause")

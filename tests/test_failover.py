@@ -34,7 +34,8 @@ class Pair:
 
     def fail_over(self, is_led: bool = True) -> None:
         """Swap their roles as an operator does; is_led: the address leads to the new primary from now on."""
-        self.old.execute_command("FAILOVER", "TO", "127.0.0.1", self._new_server.port, "FORCE", "TIMEOUT", 5000)
+        self.old.wait(1, 20_000)                       # then it need not wait for what the replica says each second
+        self.old.execute_command("FAILOVER", "TO", "127.0.0.1", self._new_server.port, "FORCE", "TIMEOUT", 10)
         self.until(lambda: self.new.info("replication")["role"] == "master")
         self.until(lambda: self.old.info("replication")["role"] == "slave")
         if is_led:
@@ -57,15 +58,24 @@ class Pair:
 
 @pytest.fixture
 def pair():
-    # The new primary sends its whole data set at once, and not after the default of 5 s.
-    options = ("--repl-diskless-sync-delay", "0")
+    # The new primary sends its whole data set at once, and not after the default of 5 s or in the next second.
+    options = ("--repl-diskless-sync", "no", "--hz", "100")
     with running_server(*options) as old, running_server(*options) as new, closing(Pair(old, new)) as pair:
         yield pair
 
 
 @pytest.fixture(params=KINDS)
 def kind(request):
-    return request.param
+    """Make a client of either kind, which is closed at the end."""
+    made = []
+
+    def make(proxy, **more):
+        made.append(request.param(proxy, **more))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
 
 
 @pytest.mark.parametrize("patience", [0, 5])
@@ -187,6 +197,7 @@ def listening(listener, pair):
         while not taken:
             with contextlib.suppress(RedisRefused):    # the new primary has no address yet
                 taken.append(listener.listen())
+        listener._redis.close()                        # this thread's
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()

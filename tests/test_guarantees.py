@@ -49,6 +49,7 @@ class Network:
 
     def close(self) -> None:
         _shut(self._listening)
+        self._listening.close()
         self.cut()
 
     def _accept(self) -> None:
@@ -67,13 +68,14 @@ class Network:
 
 
 def _pump(one: socket.socket, other: socket.socket) -> None:
-    try:
-        while data := one.recv(65536):
-            other.sendall(data)
-    except OSError:
-        pass
-    _shut(one)
-    _shut(other)
+    with one:
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+        except OSError:
+            pass
+        _shut(one)
+        _shut(other)
 
 
 def _shut(end: socket.socket) -> None:

@@ -204,7 +204,8 @@ def test_limits_hold_and_use_is_recorded_after_the_listener_was_killed(programs)
     assert (failed.status, failed.error_type, failed.attempt) == ("failed", "time_limit", 1)
     assert 2.5 <= measured(failed.error, r"time_limit of 2\.5 s exceeded after (.+) s: killed by SIGTERM") < 10
     assert 2.4 < failed.finished - failed.started < 10
-    assert listener.is_running and is_sound(programs.client)
+    assert is_sound(programs.client)
+    assert listener.stop() == 0
 
 
 # What was used, and what was left behind
@@ -256,8 +257,7 @@ def test_who_wants_an_end_does_not_wait_for_the_grace_of_children_that_a_task_ha
         listener.send_again(signal.SIGTERM)
     done = ended(programs.client, task.id, 5.0)
     assert (done.status, done.result, done.leaked) == ("complete", "done", 1) and not is_there(child)
-    if word == "stop":
-        assert listener.wait(5.0) == 128 + signal.SIGTERM
+    assert (listener.wait(5.0) if word == "stop" else listener.stop()) == {"stop": 128 + signal.SIGTERM, "cancel": 0}[word]
 
 
 def test_a_limit_ends_children_that_have_left_the_session_too(programs):

@@ -556,6 +556,7 @@ def test_a_task_of_a_listener_whose_process_lives_is_not_claimed(url, queue, lis
     assert listener.claim_orphan() is None
     assert state() == before
     os.close(hold)
+    os.close(release)
     assert wait_for(pid) == 0
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from blueque.errors import RedisAway
-from blueque.orders import Order, Orders
+from blueque.orders import OF_MASTER, Order, Orders
 from blueque.trouble import Trouble
 
 
@@ -34,7 +34,8 @@ def test_what_goes_on_meanwhile_is_not_put_off_by_a_long_pause():
 @pytest.mark.parametrize("has_master", [False, True])
 def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_sends(has_master):
     came, lifeline = [], os.pipe()
-    before = signal.signal(signal.SIGUSR2, lambda *_: came.append(1))
+    before = {number: signal.getsignal(number) for number in OF_MASTER}
+    signal.signal(signal.SIGUSR2, lambda *_: came.append(1))
     orders = Orders(lifeline[0] if has_master else None, obeys_terminal=False, on_child_end=lambda: None)
     orders.open()
     try:
@@ -43,6 +44,7 @@ def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_
         assert (len(came), orders.now) == ((0, Order.DRAIN) if has_master else (1, Order.WORK))
     finally:
         orders.close()
-        signal.signal(signal.SIGUSR2, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         for descriptor in lifeline:
             os.close(descriptor)

@@ -204,6 +204,8 @@ def test_children_are_ours_those_too_that_have_ended_or_were_forked_by_a_thread(
     thread.join()
     for pid in pids:
         os.waitpid(pid, 0)
+    os.close(grandchild_read)
+    os.close(grandchild_write)
     assert child in before
     assert found - before == set(pids)
 

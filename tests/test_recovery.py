@@ -36,7 +36,9 @@ def _by_our_clock(monkeypatch):
 
 @pytest.fixture
 def judge(client):
-    return client.with_patience(0).get_recovery("video")
+    impatient = client.with_patience(0)
+    yield impatient.get_recovery("video")
+    impatient.close()
 
 
 def register(redis, node=FAR, instance="i1", now=None, dead=None, **facts):

@@ -9,28 +9,51 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from running import is_there, until
 
 from blueque import process, resources
 from blueque.errors import SpoolRefused
-from blueque.resources import Pool
+from blueque.resources import Claim, Pool
 
 GIB = 2**30
 
 
+class Watched(Pool):
+    """A pool that can let go of all that was claimed of it."""
+
+    def __init__(self, directory: str, totals: Mapping[str, int]) -> None:
+        super().__init__(directory, totals)
+        self._claims: list[Claim] = []
+
+    def claim(self, wanted: Mapping[str, int]) -> Claim | None:
+        claim = super().claim(wanted)
+        if claim is not None:
+            self._claims.append(claim)
+        return claim
+
+    def close(self) -> None:
+        self.withdraw()
+        for claim in self._claims:
+            claim.close()
+
+
 @pytest.fixture
-def make(tmp_path) -> Callable[..., Pool]:
+def make(tmp_path) -> Iterator[Callable[..., Pool]]:
     """Make a pool as each listener of the node has one."""
+    made = []
 
     def make(**totals: int) -> Pool:
-        pool = Pool(str(tmp_path / "resources"), totals)
+        pool = Watched(str(tmp_path / "resources"), totals)
+        made.append(pool)
         pool.open()
         return pool
 
-    return make
+    yield make
+    for pool in made:
+        pool.close()
 
 
 @contextlib.contextmanager

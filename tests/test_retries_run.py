@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from handlers import WORK, ended, is_sound, ledger
 from legacy import Legacy, install
@@ -136,7 +138,7 @@ def test_the_next_attempt_may_be_put_in_line_by_1_0_0_and_run_by_either(programs
     promoter = legacy.start(PROMOTE, name)
     until(lambda: programs.client.get_task(task_id).status == "pending", what="its promotion")
     if who == "ours":
-        programs.listener("ours:run", queue=name)
+        runner = programs.listener("ours:run", queue=name)
         done = ended(programs.client, task_id)
         assert (done.status, done.result, done.attempt, done.failures) == ("complete", [2, "2"], 2, 1)
     else:
@@ -145,4 +147,6 @@ def test_the_next_attempt_may_be_put_in_line_by_1_0_0_and_run_by_either(programs
         assert (done.status, done.result, done.token) == ("complete", "by 1.0.0", None), runner.log
         assert (programs.directory / "its_ledger").read_text().split() == [task_id]
         assert len(ledger(programs, task_id)) == 1
-    assert promoter.is_running
+    for program in (promoter, runner):
+        assert program.is_running, program.log
+        program.stop(signal.SIGKILL)

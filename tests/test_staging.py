@@ -525,7 +525,9 @@ def test_a_lost_answer_at_any_write_neither_loses_nor_doubles(url, proxy, cli, f
         def whole() -> Any:
             names = stage(staging, 2)
             staging.stage(texts(3, 50))                # of a dead attempt
-            return staging.commit(names, 0 if is_stream else None)
+            outcome = staging.commit(names, 0 if is_stream else None)
+            client.close()
+            return outcome
 
         return writes, whole
 

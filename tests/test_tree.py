@@ -33,6 +33,11 @@ class Family:
         self._life, self._end = os.pipe()
         self._ear, self._mouth = os.pipe()
         self._pids: dict[str, int] = {}
+        self._gates: list[Gate] = []
+
+    def gate(self):
+        self._gates.append(Gate())
+        return self._gates[-1]
 
     def fork(self, name, body=lambda: None, leads_session=False):
         """Start a process that calls body() and then says its name."""
@@ -101,6 +106,8 @@ class Family:
     def let_go(self):
         for descriptor in (self._end, self._life, self._ear, self._mouth):
             os.close(descriptor)
+        for gate in self._gates:
+            gate.close()
 
 
 @pytest.fixture
@@ -146,6 +153,10 @@ class Gate:
 
     def open(self):
         os.write(self._write, b"x")
+
+    def close(self):
+        os.close(self._read)
+        os.close(self._write)
 
 
 def wait_for_end(pid):
@@ -233,7 +244,7 @@ def test_a_process_of_the_session_belongs_to_it_though_its_parent_is_gone(family
 
 
 def test_a_daemon_stays_a_member_once_it_was_seen_with_what_it_forks_later(family):
-    middle_may_go, daemon_may_fork = Gate(), Gate()
+    middle_may_go, daemon_may_fork = family.gate(), family.gate()
 
     def be_daemon():
         family.say("daemon")
@@ -396,7 +407,7 @@ def test_memory_is_that_of_all_members_and_its_peak_is_kept(family):
             family.say("large")
             gate.wait()
 
-    gate = Gate()
+    gate = family.gate()
     tree = Tree(family.lead(lambda: family.fork("child", use_memory)))
     family.pid_of("large")
 
@@ -460,7 +471,7 @@ def test_time_of_a_child_that_its_parent_has_waited_for_counts_once(family):
         gate.wait()
         os._exit(0)
 
-    gate = Gate()
+    gate = family.gate()
     tree = Tree(family.lead(lambda: family.fork("parent", wait_for_child)))
     family.pid_of("burnt")
     assert tree.look().processes == 3
@@ -495,7 +506,7 @@ def test_time_of_children_and_parents_that_ended_between_two_looks_counts_once(f
         os.waitpid(child, 0)
         os._exit(0)
 
-    gate = Gate()
+    gate = family.gate()
     family.fork("leader", lambda: os.waitpid(family.fork("parent", be_parent), 0), leads_session=True)
     family.pid_of("child")
     family.pid_of("parent")
@@ -517,7 +528,7 @@ def test_time_of_an_orphan_that_has_ended_is_kept_as_it_was_last_seen(family):
         gate.wait()
         burn(0.2)
 
-    gate = Gate()
+    gate = family.gate()
     family.fork("leader", leave_orphan, leads_session=True)
     tree = Tree(family.pid_of("alone"))
     orphan = family.pid_of("orphan")
@@ -674,7 +685,7 @@ def test_strays_that_come_while_a_tree_ends_are_ended_too(family):
         family.fork_twice("daemon", leads_session=True)
         os._exit(0)
 
-    gate = Gate()
+    gate = family.gate()
     leader = family.lead(lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, leave_daemon)))
     child = family.pid_of("child")
     before = process.children(os.getpid())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import process_state
 import pytest
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(autouse=True)
+def no_traces() -> Iterator[None]:
+    """As for all tests, but for connections to Java and the threads that serve them: they stay as long as the session."""
+    before = process_state.take()
+    yield
+    traces = process_state.differences(before, apart_from=("descriptors", "threads", "children"))
+    assert not traces, "\n".join(["This test has left in its process:", *traces])
 
 
 @pytest.fixture(scope="session", autouse=True)
