@@ -1,6 +1,6 @@
 """What needs attention, in sentences: an overview in, concerns out. Nothing here talks to Redis.
 
-Each rule is one that is false on a good day; docs/running.md, "What needs attention", lists them.
+Each rule is one that is false on a good day; docs/monitoring.md, "What needs attention", lists them.
 """
 
 from __future__ import annotations

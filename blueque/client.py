@@ -302,7 +302,7 @@ class Client:
         return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
 
     def get_metrics(self, max_queues: int = 500) -> list[Family]:
-        """Return what Prometheus is told of all queues, see docs/running.md, "Metrics".
+        """Return what Prometheus is told of all queues, see docs/monitoring.md, "Metrics".
 
         max_queues: of more the numbers are told together.
         """

@@ -1,4 +1,4 @@
-"""Metrics: what a monitoring system wants to know of all queues, by names that docs/running.md, "Metrics", explains.
+"""Metrics: what a monitoring system wants to know of all queues, by names that docs/monitoring.md, "Metrics", explains.
 
 Counters are those in Redis, so any number of exporters tell the same. Six round trips, whatever the number of tasks.
 """

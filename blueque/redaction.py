@@ -1,6 +1,6 @@
 """Redaction: parameters of a task, fit to be shown to whoever may look over a shoulder: without what looks like a secret.
 
-Nothing in Redis changes, and the task gets what was enqueued. docs/guide.md, "Secrets", says where this applies.
+Nothing in Redis changes, and the task gets what was enqueued. docs/security.md, "Secrets", says where this applies.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ def test_the_program_takes_these_arguments(name):
 def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     """In the comments, too, where they speak of a listener."""
     text = path.read_text()
-    settings = (ROOT / "docs" / "guide.md").read_text().partition("## Settings")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    settings = page.partition("## Environment variables")[2].partition("\n## ")[0]
     of_options = {f"BLUEQUE_{one.name.upper()}" for one in listener.params if isinstance(one, click.Option)}
     assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_options | set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
     said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#") and not line.startswith("#SBATCH"))

@@ -185,7 +185,7 @@ def test_a_preloaded_module_that_configures_logging_and_then_fails_is_told_of(pr
 
 
 def test_the_example_of_the_page_prints_what_it_says(programs):
-    page = (ROOT / "docs/logging.md").read_text()
+    page = (ROOT / "docs/guide/logging.md").read_text()
     (module,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     (shown,) = re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)
     programs.write(module, "render.py")

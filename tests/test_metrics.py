@@ -23,7 +23,7 @@ from blueque.exposition import BOUNDS, Family, Sample
 
 Q, NODE = "video", "host_1"
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "metrics"]
-DOCS = Path(__file__).parent.parent / "docs" / "running.md"
+DOCS = Path(__file__).parent.parent / "docs" / "monitoring.md"
 
 
 def values(text):

@@ -1,4 +1,4 @@
-"""The README and the guide are run: every block in its order, as a stranger would who copies them into one shell."""
+"""The README and the pages of the guide are run: every block in its order, as if copied into one shell."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ import pytest
 from running import until
 
 ROOT = Path(__file__).parent.parent
-PAGES = {path: (ROOT / path).read_text() for path in ("README.md", "docs/guide.md")}
-TEXT = "".join(PAGES.values())
+GUIDE = re.findall(r"^\d+\. \[[^\]]+\]\((guide/[\w.-]+\.md)\)", (ROOT / "docs/README.md").read_text(), re.M)
+PAGES = ["README.md", *(f"docs/{page}" for page in GUIDE)]
+TEXT = "".join((ROOT / page).read_text() for page in PAGES)
 FENCED = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 PYTHON = shlex.quote(sys.executable)
 MODULES = {
@@ -30,9 +31,12 @@ MODULES = {
 }
 
 
-# The first four are of the README. One Grace more was cancelled.
-GREETED = ("Ada", "Grace", "Edsger", "Alan", "Edsger", "Barbara", "Edith", "Frances", "Margaret", "Ada", "Alan", "Radia",
-           "Barbara", "Hedy", "Ada", "Grace", "Mary", "Joan")
+GREETED = (
+    "Ada", "Grace", "Edsger", "Alan",                  # of the README
+    "Edsger", "Alan", "Barbara", "Katherine", "Hedy", "Ada", "Grace", "Mary", "Joan",      # later
+    "Edith", "Frances", "Margaret", "Radia", "Barbara",                                    # many at once
+    "Ada", "Alan",                                     # with a policy, with limits
+)
 
 
 class Block(NamedTuple):
@@ -76,13 +80,17 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
     assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
         "rendered Metropolis", "published Metropolis",
-        "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "AttributeError", "cancelled", *["GPU "] * 3,
+        "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "made", "AttributeError", "cancelled", *["GPU "] * 5,
         "GPU of its own", *(f'{{"text":"Hello {name}"}}' for name in GREETED),
         *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog
     ])
     until(lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")), what="the leaving of the listeners")
     for shown in ("Hello Grace", "AttributeError", "QUEUE", "complete", "the storage is being moved"):
         assert shown in output
+
+
+def test_the_index_lists_every_page_of_the_guide():
+    assert sorted(GUIDE) == sorted(f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md"))
 
 
 def test_few_blocks_are_not_run():
@@ -103,7 +111,8 @@ def test_verbs_and_options_exist():
         for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
     everything = _help("blueque-listener") + _help("blueque")
-    everything += "".join(_help("blueque", verb) for verb in ("feed", "logs", "show"))
+    verbs = ("feed", "logs", "show", "metrics", "ls", "timeline", "export", "archive")
+    everything += "".join(_help("blueque", verb) for verb in verbs)
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 

@@ -159,7 +159,7 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
 
 
 def test_the_documented_rights_are_those_that_are_tried():
-    page = (Path(__file__).parent.parent / "docs" / "running.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
     section = page.partition("## The Redis user")[2].partition("## ")[0]
 
     assert set(section.split("```")[1].split()) == {f"+{name.lower()}" for name in rights.LISTENER}

@@ -37,7 +37,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
 
     Nothing is kept here: the counters are in Redis. So any number of these may run, tell the same, and be restarted
     without a loss. When Redis does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine
-    only unless --public says otherwise. docs/running.md explains the numbers.
+    only unless --public says otherwise. docs/monitoring.md explains the numbers.
     """
     from blueque.exporter import Exporter  # here: --help does without
 
