@@ -24,7 +24,6 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import inspect
     import io
     import pathlib
-    import pwd
     import shutil
     import tarfile
     import tomllib
@@ -42,9 +41,11 @@ def import_for_daemon(is_plain: bool = True) -> None:
 def import_for_handler() -> None:
     """Import what a handler that has been imported may need later, in an interpreter that no listener has forked.
 
-    That is what the methods of Client import, only if there is a Client: it takes 200 ms and 5 MB. A module that cannot be
-    imported is not the end of the task, which may not need it.
+    Of Client what its methods import, and only if the handler has imported Client: it takes 200 ms and 5 MB. A module that
+    cannot be imported is not the end of the task, which may not need it.
     """
+    import pathlib
+
     if "blueque.client" in sys.modules:
         with suppress(ImportError):
             _import_for_client()

@@ -272,7 +272,9 @@ def _shown_handlers(choices: Choices) -> str:
 
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
     """Return what a task process does from its fork on."""
-    return functools.partial(spawned.become if choices.is_spawned else spawned.run, choices.job)
+    if choices.is_spawned:
+        return functools.partial(spawned.become, choices.job)
+    return functools.partial(spawned.run, choices.job)
 
 
 def _pool(choices: Choices) -> Pool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import pwd
 import select
 import signal
 import sys
@@ -21,8 +22,6 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kerne
 
 def user_at_host() -> str:
     """Return who runs this process and where, for people."""
-    import pwd  # here: what a listener imports, each of its forks copies
-
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

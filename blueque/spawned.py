@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
 from blueque import process, settings, task_process, work
@@ -60,10 +60,12 @@ class Job(NamedTuple):
         return work.handler(functools.partial(work.resolve, name.run or ""), self.max_bytes)
 
 
-def run(job: Job, spool: Spool, gate: int, prepared: str | None) -> int:
+def run(
+    job: Job, spool: Spool, gate: int, prepared: str | None, is_outdated: Callable[[], bool] = lambda: False
+) -> int:
     """Be a task process that does the job; see `task_process.main`."""
     settings.connect_as_listener(job.redis_url)
-    return task_process.main(job.work_of, spool, gate, prepared)
+    return task_process.main(job.work_of, spool, gate, prepared, is_outdated)
 
 
 def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
@@ -78,14 +80,28 @@ def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
 
 
 def main() -> int:
-    """Be the task process that the environment asks for."""
+    """Be the task process that the environment asks for.
+
+    It waits for its task. If the package has been replaced meanwhile, what it would import for the task is of another
+    version: then it leaves, and the task goes back.
+    """
+    version = _version_of_file()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.set_inheritable(orders.gate, False)
     sys.path[:] = orders.paths
     handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
     job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs)
     spool = Spool(orders.spool, orders.max_bytes, orders.slot)
-    return run(job, spool, orders.gate, orders.prepared)
+    return run(job, spool, orders.gate, orders.prepared, lambda: _version_of_file() != version)
+
+
+def _version_of_file() -> tuple[int, int] | None:
+    """Return what tells this file from another in its place; None: there is none."""
+    try:
+        its = os.stat(__file__)
+    except OSError:
+        return None
+    return its.st_ino, its.st_mtime_ns
 
 
 if __name__ == "__main__":

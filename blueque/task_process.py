@@ -25,11 +25,15 @@ from blueque.work import Work
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 
-def main(work_of: Callable[[str], Work], spool: Spool, gate: int, prepared: str | None = None) -> int:
+def main(
+    work_of: Callable[[str], Work], spool: Spool, gate: int, prepared: str | None = None,
+    is_outdated: Callable[[], bool] = lambda: False,
+) -> int:
     """Wait at the gate, do the work, write the exit record; return the exit status.
 
     work_of: returns the work for the tasks of a queue. gate: see gate.py.
     prepared: the queue whose work to prepare before there is a task.
+    is_outdated: asked when there is a task; True: leave it to another process.
     """
     is_warm = prepared is not None
     pid = os.getpid()
@@ -49,7 +53,7 @@ def main(work_of: Callable[[str], Work], spool: Spool, gate: int, prepared: str 
             return 0
     _rehearse(spool)
     word = waiting.word()
-    if word is None:
+    if word is None or is_outdated():
         return _leave(is_warm)
     spare = os.open(os.devnull, os.O_RDONLY)           # for the exit record, should the task use up all descriptors
     attempt = spool.attempt_at(word.path)
