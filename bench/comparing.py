@@ -3,12 +3,14 @@
 In each round both sides start anew, each on a Redis of its own, and then take turns in blocks of a fraction of a second, in
 the order A B B A A B B A: other load on the machine slows both alike. The processor time of a side is read when it has
 nothing to do, before its first block and after its last: no task is half counted, and no start of a program is counted.
+Producers and their Redis are read before and after each block, and the median block counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 from bench import cpu
 from bench.load import Quiet
-from bench.rounds import percentile, rotated
+from bench.rounds import median, percentile, rotated
 from bench.setting import FAILURES, Outcome, Values, open_stage, reason
 from bench.stage import DRIVER_TIMEOUT, Program, RunFailed, Stage, last_line
 from bench.systems import System
@@ -65,7 +67,7 @@ class Seat:
     def block(self, count: int) -> Answer:
         """Have the driver do so many, and their tasks run if there is a listener."""
         assert self.driver.stdin is not None and self.driver.stdout is not None
-        before = self.stage.done()
+        before, used = self.stage.done(), self.stage.cpu_seconds()
         with contextlib.suppress(BrokenPipeError):     # it has ended, and gives no answer
             self.driver.stdin.write(b"%d\n" % count)
             self.driver.stdin.flush()
@@ -75,12 +77,18 @@ class Seat:
         if not line:
             assert self.driver.stderr is not None
             raise RunFailed(last_line(self.driver.stderr.read()) or "its driver has ended")
-        answer: Answer = json.loads(line)
+        answer: Answer = {**json.loads(line), "redis": self.stage.cpu_seconds() - used}
         if self.listener is not None:
             self.stage.wait_done(before + answer["tasks"], [self.listener])
             times = self.stage.times(before)
             answer["seconds"] = times[-1] - times[0]
         return answer
+
+    def stay_on_core(self, number: int) -> None:
+        """Have the driver and Redis share a core: where the kernel puts two that take turns changes what each call costs."""
+        cores = sorted(os.sched_getaffinity(0))
+        for pid in (self.driver.pid, self.stage.server.pid):
+            os.sched_setaffinity(pid, {cores[number % len(cores)]})
 
     def used(self) -> Values:
         """Return the seconds of processor time that Redis and the listener have used."""
@@ -107,7 +115,7 @@ class Seat:
 
 
 def enqueue(plan: Plan) -> Outcome:
-    return _in_turn(plan, "one", plan.scaled(24, 2), plan.scaled(250, 10), 0)
+    return _in_turn(plan, "one", plan.scaled(60, 2), plan.scaled(100, 10), 0)
 
 
 def bulk(plan: Plan) -> Outcome:
@@ -141,7 +149,7 @@ def idle(plan: Plan) -> Outcome:
 
 
 COMPARISONS = [
-    Comparison("enqueue", "enqueue: one by one", enqueue, {"rate": "tasks/s"}),
+    Comparison("enqueue", "enqueue: one by one, producer and Redis on one core", enqueue, {"rate": "tasks/s"}),
     Comparison("bulk", "bulk: enqueue_many", bulk, {"rate": "tasks/s"}),
     Comparison("drain", "drain: tasks that do nothing, two slots", drain, {"rate": "tasks/s"}),
     Comparison("pickup", "pickup: one task at a time, one idle slot", pickup, {"p50": "p50 ms until it runs"}),
@@ -165,6 +173,8 @@ def _in_turn(plan: Plan, command: str, blocks: int, count: int, slots: int) -> O
         with contextlib.ExitStack() as stack:
             seats = [stack.enter_context(_seat(side, command, slots)) for side in plan.sides]
             for seat in seats:
+                if command == "one":
+                    seat.stay_on_core(number)
                 seat.block(WARM_UP if command != "pickup" else 3)
                 seat.settle()
             before = [seat.used() for seat in seats]
@@ -187,15 +197,21 @@ def _seat(side: System, command: str, slots: int, *options: str) -> Iterator[Sea
 
 
 def _values(seat: Seat, before: Values) -> Values:
-    """Return what all blocks of a round have brought. The processor time of a producer counts where nothing else works."""
-    tasks, after = sum(answer["tasks"] for answer in seat.answers), seat.used()
+    """Return what the blocks of a round have brought. The processor time of a producer counts where no listener works."""
+    tasks = sum(answer["tasks"] for answer in seat.answers)
     if seat.listener is None:
-        before, after = {"producer": 0.0, **before}, {"producer": sum(answer["cpu"] for answer in seat.answers), **after}
-    costs = _costs(before, after, tasks)
+        used = {"producer": _median_block(seat, "cpu"), "redis": _median_block(seat, "redis")}
+        costs = _costs(dict.fromkeys(used, 0.0), used, 1)
+    else:
+        costs = _costs(before, seat.used(), tasks)
     delays = [delay for answer in seat.answers for delay in answer.get("delays", [])]
     if delays:
         return {**costs, "p50": 1000 * percentile(delays, 50)}
     return {**costs, "rate": tasks / sum(answer["seconds"] for answer in seat.answers)}
+
+
+def _median_block(seat: Seat, what: str) -> float:
+    return median([answer[what] / answer["tasks"] for answer in seat.answers])
 
 
 def _costs(before: Values, after: Values, units: float) -> Values:
