@@ -59,10 +59,10 @@ with their children, and Redis. The cases are enqueue, bulk, drain, pickup and i
 `.venv`. In each of 15 rounds both start anew, each with a Redis of its own, and then take turns in blocks of a fraction of a
 second, so that other load on the machine slows both alike; the idle listeners, four of each version, are measured all at the
 same time. For enqueue, producer and Redis share a core: where the kernel puts the two changes what a call costs by more than
-most commits do, so compare its rate with nothing else. The ratio is the median of the ratios of the rounds. Its 95 % interval
-is made of order statistics of these ratios, so it is exact whatever their distribution, and needs six rounds or more. "Not
-slower" means that the interval for the whole processor time of a task includes 1.03 or less. The exit code is 0 if no case
-is slower, 1 if one is, and 2 if one could not be measured.
+most commits do, so compare its rate with nothing else. The ratio is the median of the ratios of the rounds. Its 95 %
+interval is made of order statistics of these ratios, so it is exact whatever their distribution, and needs six rounds or
+more. "Not slower" means that the interval for the whole processor time of a task includes 1.03 or less. The
+exit code is 0 if no case is slower, 1 if one is, and 2 if one could not be measured.
 """
 
 

@@ -65,7 +65,7 @@ def name_of(commit: str) -> str:
 def _side(key: str, name: str, directory: Path) -> System:
     compiled = [sys.executable, "-m", "compileall", "-q", str(directory)]
     subprocess.run(compiled, env=clean_environment(), stdout=subprocess.DEVNULL, check=True)
-    program = [sys.executable, "-P", str(_write_listener(directory))]
+    program = [sys.executable, "-P", str(write_listener(directory))]
     ours = systems.OURS
     return ours._replace(
         key=key, name=name, checkout=directory,
@@ -73,7 +73,7 @@ def _side(key: str, name: str, directory: Path) -> System:
     )
 
 
-def _write_listener(directory: Path) -> Path:
+def write_listener(directory: Path) -> Path:
     """Write the program that pip would install."""
     try:
         entry = tomllib.loads((directory / "pyproject.toml").read_text())["project"]["scripts"][LISTENER]

@@ -266,11 +266,31 @@ def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> No
 
     with open_stage() as stage:
         commands = [[base.python, base.driver, "serve", "one"], *base.workers(stage.place, 1)]
-        ended = [subprocess.run(command, env=stage.environment(base), capture_output=True) for command in commands]
+        ended = [
+            subprocess.run(command, env=stage.environment(base), capture_output=True, timeout=60) for command in commands
+        ]
     outcome = comparing.measured(comparing.COMPARISONS[0], comparing.Plan([base], 1, 0.01, Quiet(0.0)))
 
+    assert str(tmp_path / "blueque-listener") in commands[1]
     assert [program.stderr for program in ended] == [b"this is the base\n"] * 2
     assert outcome.failed == {"enqueue": "this is the base"}
+
+
+def test_the_listener_of_a_side_is_the_program_that_it_declares(tmp_path: Path) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "door.py").write_text("def enter(): print('the door')")
+    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nblueque-listener = "room.door:enter"\n')
+
+    program = sides.write_listener(tmp_path)
+
+    assert subprocess.check_output([sys.executable, program], env={"PYTHONPATH": str(tmp_path)}) == b"the door\n"
+
+
+def test_a_side_without_a_listener_is_none(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+
+    with pytest.raises(sides.NoSide, match="no program blueque-listener"):
+        sides.write_listener(tmp_path)
 
 
 def test_a_commit_that_is_not_there_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
