@@ -138,3 +138,18 @@ ensure_java() {
     apt_install default-jre-headless && has_java && return
     apt_install openjdk-17-jre-headless && has_java
 }
+
+# Tell whether there is a Node.js that the clients in examples/ can run on; node_found says in words what there is.
+has_node() {
+    version=$(node --version 2>/dev/null | sed -n 's/^v\([0-9][0-9.]*\).*/\1/p' | head -n 1)
+    node_found="${version:+Node.js $version}"
+    node_found="${node_found:-no Node.js}"
+    number=${version%%.*}
+    [ "${number:-0}" -ge 18 ]
+}
+
+# Make sure of Node.js, or return 1.
+ensure_node() {
+    has_node && return
+    apt_install nodejs && has_node
+}

@@ -41,12 +41,18 @@ def test_the_readme_names_it(name):
 
 def ask_for_java(directory: Path, version: str | None, **environ: str) -> str:
     """Ask setup.sh where nothing can be installed, and where `java -version` prints what Java of this version does."""
-    for program in ("sh", "sed", "head", "dirname", "readlink", "basename"):
-        (directory / program).symlink_to(shutil.which(program) or "")
-    if version is not None:
-        (directory / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
-        (directory / "java").chmod(0o755)
-    ask = '. "${0%test}setup.sh"; if ensure_java; then echo yes; else echo "$java_found"; fi'
+    printed = version and f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+    return ask_for("java", directory, printed, **environ)
+
+
+def ask_for(program: str, directory: Path, script: str | None, **environ: str) -> str:
+    """Ask setup.sh for a program where nothing can be installed. script: what the program is; None: there is none."""
+    for name in ("sh", "sed", "head", "dirname", "readlink", "basename"):
+        (directory / name).symlink_to(shutil.which(name) or "")
+    if script is not None:
+        (directory / program).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / program).chmod(0o755)
+    ask = f'. "${{0%test}}setup.sh"; if ensure_{program}; then echo yes; else echo "${program}_found"; fi'
     found = subprocess.run(
         ["/bin/sh", "-c", ask, ROOT / "bin/test"], env={"PATH": str(directory), **environ}, capture_output=True, text=True
     )
@@ -66,6 +72,20 @@ def test_setup_looks_for_java_where_spark_does(tmp_path):
     home = tmp_path / "home"
 
     assert ask_for_java(tmp_path, "17.0.15", JAVA_HOME=str(home)) == f"no Java in JAVA_HOME, {home}"
+
+
+@pytest.mark.parametrize(("version", "answer"), [
+    ("v18.20.4", "yes"), ("v22.1.0-nightly", "yes"), ("v16.20.2", "Node.js 16.20.2"), (None, "no Node.js"),
+])
+def test_setup_finds_a_node_that_is_new_enough(tmp_path, version, answer):
+    assert ask_for("node", tmp_path, version and f"echo {version}") == answer
+
+
+def test_the_tests_say_which_package_they_miss(tmp_path):
+    text = (ROOT / "bin" / "test").read_text()
+
+    for package, function in (("redis-server", "redis"), ("default-jre-headless", "java"), ("nodejs", "node")):
+        assert f"ensure_{function} || give_up" in text and f"apt install {package}" in text
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

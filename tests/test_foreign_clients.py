@@ -1,0 +1,224 @@
+"""examples/clients: a producer and a worker in JavaScript, written from docs/protocol.md alone, with ours on one Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+from protocol_pages import chapter
+from running import PATIENCE, ROOT, Programs, is_there, until
+
+from blueque import Client, Retry
+from blueque.audit import audit
+
+CLIENTS = ROOT / "examples" / "clients"
+WORK = """
+    def show(task):
+        return {"got": task.parameters}
+"""
+
+
+def node() -> str:
+    found = shutil.which("node")
+    assert found, "Node.js is needed: bin/test installs it; on Debian: apt install nodejs"
+    return found
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path, {"BLUEQUE_REDIS_URL": url}) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(client):
+    return client.get_queue("video")
+
+
+def produce(programs: Programs, *arguments: str) -> list[str]:
+    """Run the foreign producer to its end and return what it prints."""
+    producer = programs.start([node(), str(CLIENTS / "producer.js"), *arguments])
+    assert producer.wait() == 0, producer.log
+    return producer.printed.split()
+
+
+def start_worker(programs: Programs, shell: str, queue: str = "video", beat: float = 10):
+    """Start the foreign worker, whose program is a line of shell, and wait until it is registered."""
+    command = [node(), str(CLIENTS / "worker.js"), queue, "sh", "-c", shell]
+    worker = programs.start(command, environ={"BEAT": str(beat)})
+    worker.says("register ")
+    return worker
+
+
+def ended(client: Client, task: str, status: str, seconds: float = PATIENCE) -> dict[str, str]:
+    """Wait until a task has that status and return its fields."""
+    until(lambda: client.get_task(task).status == status, seconds, what=f"{status}: {client.get_task(task).fields}")
+    return dict(client.get_task(task).fields)
+
+
+def events(client: Client, task: str) -> list[str]:
+    return [event.event for event in client.get_history(task).events[1:]]
+
+
+def test_our_listener_runs_what_the_foreign_producer_makes(programs, client, redis):
+    plain = produce(programs, "video", "a.mov", "ü\n☃")
+    keyed = produce(programs, "video", "b.mov", "--key", "b") + produce(programs, "video", "b.mov", "--key", "b")
+    ours = programs.listener("work:show", queue="video")
+
+    fields = [ended(client, task, "complete") for task in [*plain, keyed[0]]]
+
+    assert [json.loads(each["result"]) for each in fields] == [{"got": text} for text in ("a.mov", "ü\n☃", "b.mov")]
+    assert keyed[0] == keyed[1] == client.get_queue("video").enqueue("b.mov", key="b")
+    assert ours.stop() == 0
+    assert audit(redis) == []
+
+
+def test_what_the_foreign_producer_schedules_is_put_in_line_by_ours(programs, client, redis):
+    (task,) = produce(programs, "video", "a.mov", "--in", "3600", "--retry", '{"max":1}')
+    assert client.get_task(task).status == "scheduled" and audit(redis) == []
+
+    client.get_queue("video").bring_forward(task)
+    client.get_queue("video").enqueue_due_tasks()
+
+    assert client.get_task(task).status == "pending"
+    assert client.get_task(task).retry == Retry(max=1)
+    assert audit(redis) == []
+
+
+def test_a_task_of_the_foreign_producer_is_in_redis_as_one_of_ours(programs, queue, cli, state):
+    produce(programs, "video", "a.mov", "--key", "a")
+    foreign = state()
+    cli.flushall()
+    queue.enqueue("a.mov", key="a")
+
+    ours = state()
+
+    assert set(foreign) == set(ours)
+    (hash_of_task,) = [key for key in ours if key.startswith("blueque_task_")]
+    assert set(foreign[hash_of_task]) == set(ours[hash_of_task])
+
+
+def test_the_foreign_producer_makes_the_ids_of_the_page():
+    rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r'^\| `".*$', chapter("Keys of tasks"), flags=re.M)]
+    for queue, key, task in rows:
+        script = f"console.log(require('{CLIENTS}/producer.js').idOfKey({queue}, {key}))"
+        assert subprocess.run([node(), "-e", script], capture_output=True, text=True, check=True).stdout.strip() == task
+
+
+def test_the_foreign_worker_runs_our_tasks(programs, client, queue, cli, redis):
+    worker = start_worker(programs, "cat; echo 'progress: half of it' >&2", beat=0.2)
+    tasks = [queue.enqueue(text) for text in ("a.mov", "ü\n☃", "")] + [queue.enqueue({"a": [1, None]})]
+
+    fields = [ended(client, task, "complete") for task in tasks]
+
+    assert [each["result"] for each in fields] == ["a.mov", "ü\n☃", "", '{"a":[1,null]}']
+    assert [(each["attempt"], each["progress"]) for each in fields] == [("1", "half of it")] * 4
+    assert [events(client, task) for task in tasks] == [["reserved", "started", "complete"]] * 4
+    assert cli.hget("blueque_totals_video", "complete") == "4"
+    until(lambda: int(cli.hget(*registration(cli, client), "beat")) > 2, what="three beats")
+    assert audit(redis) == []
+    assert worker.stop() == 0
+    assert cli.smembers("blueque_listeners_video") == set() == set(cli.keys("blueque_listener_*"))
+    assert audit(redis) == []
+
+
+def registration(cli, client: Client) -> tuple[str]:
+    (listener,) = client.get_inspector().listeners("video")
+    return (f"blueque_listener_video_{listener}",)
+
+
+def test_a_failure_under_the_foreign_worker_is_followed_by_what_the_policy_allows(programs, client, queue, redis):
+    worker = start_worker(programs, "read n; [ $n = kill ] && kill -9 $$; exit $n")
+    killed, final = queue.enqueue("kill\n"), queue.enqueue("3\n")
+    retried = queue.enqueue("7\n", retry=Retry(max=1, backoff=0, exit_codes=[7]))
+
+    ended(client, retried, "scheduled")
+    assert audit(redis) == []
+    queue.enqueue_due_tasks()
+
+    assert ended(client, retried, "failed")["exit_code"] == "7"
+    assert client.get_task(retried).attempt == 2 and client.get_task(retried).failures == 1
+    assert ended(client, final, "failed")["error"] == "the program exited with 3"
+    assert ended(client, killed, "failed")["signal"] == "SIGKILL"
+    assert events(client, retried) == ["reserved", "started", "retried", "due", "reserved", "started", "failed"]
+    assert audit(redis) == []
+    assert worker.stop() == 0
+
+
+def test_the_foreign_worker_ends_what_is_cancelled_or_takes_too_long(programs, client, queue, redis):
+    worker = start_worker(programs, "cat; exec sleep 600")
+    cancelled = queue.enqueue("a")
+    pid = int(ended(client, cancelled, "started")["pid"])
+    too_long = queue.enqueue("b", time_limit=0.3)
+    waiting = queue.enqueue("c")
+
+    assert queue.cancel(waiting) == "cancelled"
+    assert queue.cancel(cancelled, reason="enough") == "cancelling"
+
+    assert ended(client, cancelled, "cancelled")["cancel_reason"] == "enough"
+    assert not is_there(pid)
+    assert ended(client, too_long, "failed")["error_type"] == "time_limit"
+    assert events(client, cancelled) == ["reserved", "started", "cancelling", "cancelled"]
+    assert audit(redis) == []
+    assert worker.stop() == 0
+
+
+def test_the_foreign_worker_obeys_limit_pause_and_orders(programs, client, queue, cli, redis):
+    queue.set_max_concurrency(1)
+    workers = [start_worker(programs, "cat; while [ ! -e go ]; do sleep 0.02; done", beat=0.2) for _ in range(2)]
+    tasks = [queue.enqueue("a"), queue.enqueue("b")]
+
+    # Either: each worker pops one, and the slower one finds the queue full.
+    first = until(lambda: [task for task in tasks if client.get_task(task).status == "started"], what="a started task")[0]
+    (second,) = {*tasks} - {first}
+    beaten = {node: cli.zscore("blueque_nodes_video", node) for node in client.get_inspector().listeners("video")}
+    until(lambda: all(cli.zscore("blueque_nodes_video", node) > at for node, at in beaten.items()), what="beats of both")
+    assert client.get_task(second).status == "pending"
+    queue.pause("tests")
+    (programs.directory / "go").touch()
+    ended(client, first, "complete")
+    assert client.get_task(second).status == "pending"
+    queue.resume()
+    ended(client, second, "complete")
+    for listener in client.get_inspector().listeners("video"):
+        client.get_listeners().drain(listener, "tests")
+
+    for worker in workers:
+        assert worker.wait() == 0
+    assert audit(redis) == []
+
+
+def test_a_task_with_needs_in_the_default_line_goes_back_to_its_own(programs, client, queue, cli, redis):
+    """As the scheduler of 1.0.0 puts it there; our listener, which has what it needs, then runs it."""
+    task = queue.enqueue("a", resources={"gpu": 1}, lock="a b")
+    (line,) = cli.keys("blueque_line_*")
+    cli.rename(line, "blueque_pending_tasks_video")
+    worker = start_worker(programs, "cat")
+
+    until(lambda: cli.lrange(line, 0, -1) == [task], what="the task in its own line")
+
+    assert worker.stop() == 0
+    assert audit(redis) == []
+
+
+def test_what_a_dead_foreign_worker_held_is_seen_to_by_ours(programs, client, queue, redis):
+    worker = start_worker(programs, "cat; exec sleep 600", beat=0.05)    # and what it had started is lost after 3 seconds
+    task = queue.enqueue("a", retry=Retry(max=0, interruptions=1))
+    pid = int(ended(client, task, "started")["pid"])
+    worker.send(signal.SIGKILL)
+    worker.wait()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_there(pid), what="the end of its process")
+
+    ours = programs.listener("work:show", queue="video")
+
+    assert json.loads(ended(client, task, "complete", 60)["result"]) == {"got": "a"}
+    assert client.get_task(task).attempt == 2
+    assert ours.stop() == 0
+    assert audit(redis) == []
