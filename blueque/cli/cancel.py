@@ -63,7 +63,7 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
     return DURATION.convert(value, parameter, context) if value else math.inf
 
 
-@click.command(cls=_WithWait, short_help="Have tasks never run, or end them while they run.")
+@click.command(cls=_WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="All of these: a name, or as 'render.*'.")
 @state_option(UNFINISHED, "But only these: pending,scheduled.")

@@ -21,7 +21,7 @@ SHELLS = ("bash", "zsh", "fish")
 Look = Callable[[Any, str], Iterable[CompletionItem]]
 
 
-@click.command(short_help="Print the script that has a shell complete what is typed.")
+@click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script that has a shell complete verbs, options, queues, ids, nodes and states.

@@ -36,7 +36,6 @@ class Setting(NamedTuple):
 
 @click.group(
     invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]",
-    short_help="Show the values in effect, and where each comes from.",
 )
 @json_option
 @shared_options

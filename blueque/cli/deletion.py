@@ -27,7 +27,7 @@ _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", T
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say which it would be.")
 
 
-@click.command(short_help="Delete finished tasks for good.")
+@click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @dry_run_option
 @yes_option

@@ -36,7 +36,7 @@ CSV_COLUMNS = (
 )
 
 
-@click.command(short_help="Write tasks as JSON lines, or as CSV.")
+@click.command()
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
 @state_option((*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")

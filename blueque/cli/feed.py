@@ -27,7 +27,7 @@ _LATELY = 15.0                                         # seconds of which the ra
 _BAD_ROWS = 20                                         # that are told one by one
 
 
-@click.command(short_help="Make a task of each row of files, in order and once.")
+@click.command()
 @click.argument("words", nargs=-1, metavar="PATH... QUEUE")
 @click.option("--name", required=True, metavar="NAME", help="Of the feed: with the same name it goes on where it was.")
 @click.option("--window", type=click.IntRange(1), default=10_000, metavar="N", help="How many tasks may wait; else 10000.")

@@ -28,7 +28,7 @@ _TIMES = ("created", "updated", "finished", "since")
 _NUMBERS = ("rows", "tasks", "skipped", "row")
 
 
-@click.command(short_help="List the feeds of queues, or forget one.")
+@click.command()
 @click.argument("names", nargs=-1, metavar="[QUEUE...]")
 @click.option("--forget", "forgotten", metavar="NAME", help="Forget this feed of the queue: it would begin anew.")
 @yes_option

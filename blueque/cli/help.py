@@ -91,7 +91,7 @@ _TOPICS = {
 }
 
 
-@click.command("help", short_help="Explain a verb, all verbs, exit codes, states, or one word.")
+@click.command("help")
 @click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]")
 @shared_options
 @pass_invocation

@@ -35,7 +35,7 @@ _COLUMNS = [
 ROOM, OTHERS, INDENT = 30, 100, " " * 4                # columns for FACTS at least, and of the other columns
 
 
-@click.command(short_help="Show what has happened to a task, or happens in queues.")
+@click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
 @click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="What happens in these queues from now on.")
 @json_option

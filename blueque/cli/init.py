@@ -15,7 +15,7 @@ KINDS = ("systemd", "docker", "kubernetes", "slurm", "prometheus", "grafana")
 _PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (1, 2))
 
 
-@click.command(short_help="Write files for systemd, Docker and so on.")
+@click.command()
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--dir", "directory", metavar="DIR", help="Where to; else a directory of that name here.")
 @debug_option

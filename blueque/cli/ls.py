@@ -56,7 +56,7 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
         return tuple(names)
 
 
-@click.command(short_help="List tasks; else those that are started, reserved or pending.")
+@click.command()
 @click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
 @state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
 @click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")

@@ -57,16 +57,62 @@ _VERBS = {
     "completion": ("blueque.cli.completion", "completion"),
     "help": ("blueque.cli.help", "help_verb"),
 }
-# What the help says, in so few lines that it fits a terminal; what each does, `blueque help verbs` says.
+# The verbs in the order of the help, with what each does: the help loads none of them.
 _GROUPS = {
-    "Watch": ("status", "top", "ls", "show", "why", "logs", "history", "timeline", "stack", "schedule",
-              "node", "stats", "failures", "metrics", "runs", "feeds"),
-    "Put in": ("enqueue", "run", "wait", "feed"),
-    "Change": ("cancel", "requeue", "delete", "priority", "first", "move", "pause", "resume", "limit", "queue"),
-    "Keep": ("archive", "export", "prune", "gc", "doctor"),
-    "Set up": ("config", "init", "completion", "help"),
-    "In a task": ("progress",),
+    "Watch": {
+        "status": "Show queues, running tasks, hosts, and what needs attention.",
+        "top": "Show running tasks live, on the whole terminal.",
+        "ls": "List tasks; by default those that run or wait.",
+        "show": "Show everything about a task.",
+        "why": "Say why a task does not run, and what helps.",
+        "logs": "Show or follow what tasks print.",
+        "history": "Show what happened to a task, or happens in queues.",
+        "timeline": "Draw what ran when on which host.",
+        "stack": "Show where a running Python task is in its code.",
+        "schedule": "List scheduled tasks, or run them now.",
+        "node": "List, pause, resume and drain listeners and hosts.",
+        "stats": "Show how many tasks ended how, and how long they took.",
+        "failures": "Show what tasks fail with, how often, and the newest.",
+        "metrics": "Serve Prometheus metrics.",
+        "runs": "List runs, which are named sets of many tasks, or drop one.",
+        "feeds": "List feeds, or forget one.",
+    },
+    "Put in": {
+        "enqueue": "Put a task in a queue and print its id.",
+        "run": "Put a task in a queue, show its output, and exit as it does.",
+        "wait": "Wait until tasks have ended, and say how.",
+        "feed": "Make a task of each row of files, in order and once.",
+    },
+    "Change": {
+        "cancel": "Cancel tasks, whether they wait or run.",
+        "requeue": "Put failed or cancelled tasks in line again.",
+        "delete": "Delete finished tasks for good.",
+        "priority": "Change the priority of waiting tasks.",
+        "first": "Make pending tasks the next of their priority.",
+        "move": "Move waiting tasks to another queue.",
+        "pause": "Make listeners take nothing from a queue.",
+        "resume": "Make listeners take tasks from a queue again.",
+        "limit": "Set how many tasks of a queue may run at a time.",
+        "queue": "List, pause, limit, purge and forget queues.",
+    },
+    "Keep": {
+        "archive": "Move finished tasks from Redis into Parquet files.",
+        "export": "Write tasks as JSON lines or as CSV.",
+        "prune": "Delete finished tasks that have been kept long enough.",
+        "gc": "Remove what runs that broke off have left.",
+        "doctor": "Check Redis and everything that Blueque has in it.",
+    },
+    "Set up": {
+        "config": "Show every setting, and where its value comes from.",
+        "init": "Write files for systemd, Docker, Kubernetes or Slurm.",
+        "completion": "Print the script for completion in bash, zsh or fish.",
+        "help": "Explain a verb, a word, the exit codes or the states.",
+    },
+    "In a task": {
+        "progress": "Report how far this task is.",
+    },
 }
+_SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 
 
 # What other programs call it; what is no verb of `blueque` is a program of its own.
@@ -117,6 +163,7 @@ class _Verbs(click.Group):
             return None
         module, name = _VERBS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
+        command.short_help = _SUMMARIES[cmd_name]
         return command
 
     def resolve_command(
@@ -127,8 +174,12 @@ class _Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs (what each does: blueque help verbs; more: blueque VERB --help)"):
-            formatter.write_dl([(label, ", ".join(verbs)) for label, verbs in _GROUPS.items()])
+        width = max(map(len, _SUMMARIES))
+        for label, verbs in _GROUPS.items():
+            with formatter.section(label):
+                formatter.write_dl([(f"{verb:<{width}}", summary) for verb, summary in verbs.items()])
+        formatter.write_paragraph()
+        formatter.write_text("More about a verb: blueque VERB --help")
 
 
 @click.group(
@@ -150,8 +201,8 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
     try:
         print_status(invocation, as_json=False)
     except RedisAway as error:
-        click.echo(f"{error} (from {invocation.address()[1]})\n", err=True)
-        click.echo(context.get_help())
+        click.echo(context.get_help())                 # first: it is longer than many a terminal
+        click.echo(f"\n{error} (from {invocation.address()[1]})", err=True)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blueque.exposition import Family
 
 
-@click.command(short_help="Tell Prometheus what there is and what has happened.")
+@click.command()
 @click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="Where to be asked.")
 @click.option("--public", is_flag=True, help="Others than this machine may ask, if HOST is so.")
 @click.option("--once", is_flag=True, help="Print the numbers and end.")

@@ -204,10 +204,21 @@ POLICY = Policy()
 TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)
 
 
+class _SharedOption(click.Option):
+    """An option that a program and all its verbs take. The help of the program explains it, not that of each verb."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if ctx.parent is None:
+            return super().get_help_record(ctx)
+        if next(option for option in ctx.command.params if isinstance(option, _SharedOption)) is not self:
+            return None
+        return "Common options", f"See {ctx.find_root().info_name} --help."
+
+
 def redis_url_option(command: Decorated) -> Decorated:
     """Add --redis-url."""
     return click.option(
-        "--redis-url", metavar="URL", expose_value=False, callback=_remember("url"),
+        "--redis-url", cls=_SharedOption, metavar="URL", expose_value=False, callback=_remember("url"),
         help="Redis; else BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
     )(command)
 
@@ -215,7 +226,7 @@ def redis_url_option(command: Decorated) -> Decorated:
 def config_option(command: Decorated) -> Decorated:
     """Add --config."""
     return click.option(
-        "--config", metavar="FILE", expose_value=False, callback=_remember("config_file"),
+        "--config", cls=_SharedOption, metavar="FILE", expose_value=False, callback=_remember("config_file"),
         help="A blueque.toml, if not the usual one.",
     )(command)
 
@@ -223,22 +234,24 @@ def config_option(command: Decorated) -> Decorated:
 def debug_option(command: Decorated) -> Decorated:
     """Add --debug."""
     return click.option(
-        "--debug", is_flag=True, expose_value=False, callback=_remember("is_debug"), help="Show tracebacks.",
+        "--debug", cls=_SharedOption, is_flag=True, expose_value=False, callback=_remember("is_debug"),
+        help="Show tracebacks.",
     )(command)
 
 
 def utc_option(command: Decorated) -> Decorated:
     """Add --utc."""
     return click.option(
-        "--utc", is_flag=True, expose_value=False, callback=_remember("is_utc"), help="Show times in UTC, not local.",
+        "--utc", cls=_SharedOption, is_flag=True, expose_value=False, callback=_remember("is_utc"),
+        help="Show times in UTC, not local.",
     )(command)
 
 
 def color_option(command: Decorated) -> Decorated:
     """Add --color."""
     return click.option(
-        "--color", type=click.Choice(("auto", "always", "never")), expose_value=False, callback=_set_color,
-        help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
+        "--color", cls=_SharedOption, type=click.Choice(("auto", "always", "never")), expose_value=False,
+        callback=_set_color, help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
     )(command)
 
 

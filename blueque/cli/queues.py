@@ -32,7 +32,7 @@ class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
         return int(str(value))
 
 
-@click.command(short_help="Have listeners take nothing from a queue.")
+@click.command(short_help="Make listeners take nothing from a queue.")
 @_queues
 @click.option("--reason", metavar="TEXT", help="Why; status and why show it.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
@@ -63,7 +63,7 @@ def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None, b
         _print_json("pause", inspector, names)
 
 
-@click.command()
+@click.command(short_help="Make listeners take tasks from a queue again.")
 @_queues
 @json_option
 @shared_options

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 
-@click.command(short_help="Put failed or cancelled tasks in line again.")
+@click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @click.option("--failed", "pattern", metavar="PATTERN", help="All failed tasks of these queues, the oldest failures first.")
 @click.option("--error-type", metavar="TYPE", help="Only those with this error type: lost, signal, ValueError.")

@@ -30,7 +30,7 @@ _WEEK = 7 * 86400.0
 _queues = click.argument("names", nargs=-1, metavar="[QUEUE...]")
 
 
-@click.command(short_help="List runs, each of which made many tasks, or drop one.")
+@click.command()
 @_queues
 @click.option("--drop", "dropped", metavar="RUN", help="Forget this run of the queue, with what is staged for it.")
 @yes_option
@@ -67,7 +67,7 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
         click.echo(show.clean(f"{dropped}  dropped"))
 
 
-@click.command(short_help="Clear up after runs that broke off.")
+@click.command()
 @_queues
 @click.option("--older-than", type=DURATION, default=_WEEK, metavar="DURATION",
               help="Only what has not moved for so long; else 7d.")

@@ -31,7 +31,7 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _CALLER = re.compile(r'  File ".*/blueque/(\w+/)*work\.py", line \d+ in work')
 
 
-@click.command("stack", short_help="Show where a running Python task is just now, in all its threads.")
+@click.command("stack")
 @click.argument("prefix", metavar="ID")
 @click.option("-a", "--all", "shows_all", is_flag=True, help="Show Blueque's own frames, too.")
 @shared_options

@@ -49,7 +49,7 @@ _HOSTS = [
 ]
 
 
-@click.command(short_help="Show what needs attention, queues, running tasks, listeners.")
+@click.command()
 @click.option("--check", "is_check", is_flag=True, help="Exit with 75 when something needs attention.")
 @click.option(
     "--watch", "pause", type=DURATION, is_flag=False, flag_value="2", metavar="[DURATION]",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @click.command(
     context_settings={"ignore_unknown_options": True},   # a negative number is none
-    short_help="Give waiting tasks another priority: the higher is first.",
 )
 @click.argument("words", nargs=-1, metavar="ID...|- N")
 @json_option
@@ -46,7 +45,7 @@ def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int
     ), priority=number)
 
 
-@click.command(short_help="Have pending tasks be the next of their priority.")
+@click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
 @json_option
 @shared_options
@@ -65,7 +64,7 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
                 is_backwards=True)
 
 
-@click.command(short_help="Have waiting tasks wait in another queue.")
+@click.command()
 @click.argument("words", nargs=-1, metavar="ID...|- QUEUE")
 @json_option
 @shared_options
