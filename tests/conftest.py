@@ -19,13 +19,20 @@ from blueque.protocol import transaction
 
 process_state.reset_signals()                          # `nohup setsid bin/test` is like bin/test
 State = Callable[[], dict[str, Any]]
-# What takes long with few tests, and would come last: then all but one process would wait for it.
-LONG = ("tests/spark", "tests/test_model.py", "tests/test_demo.py", "tests/test_chaos.py", "tests/test_explorer.py")
+# What takes long comes first, longest first: at the end all but one process would wait for it.
+LONG = (
+    "spark 1", "spark 2", "test_explorer.py", "test_interop.py", "test_signals.py", "test_model.py", "test_readme.py",
+    "test_adoption.py", "test_bad_days.py", "test_mutants.py", "test_audit.py", "test_resources_run.py", "test_feeder.py",
+    "test_spoiled_files.py", "test_scheduler.py", "test_warm.py", "test_leaving.py", "test_demo.py", "test_limits_run.py",
+    "test_chaos.py", "test_logs.py", "test_daemon_signals.py",
+)
+# Each process has a Java process of its own for them, so they are divided in two and no further.
+SPARK_2 = ("test_enqueue.py", "test_stream.py", "test_write.py", "test_killed.py", "test_session.py", "test_submit.py")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have one process run a file, as with --dist loadfile, but all files of tests/spark: they share a Java process.
+    """Have one process run a file, as with --dist loadfile, but half of tests/spark: its files share a Java process.
 
     What takes long comes first.
     """
@@ -36,13 +43,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "tests/spark" if "spark/" in file else file
+            if "tests/spark/" not in file:
+                return file
+            return "spark 2" if file.endswith(SPARK_2) else "spark 1"
 
         def _assign_work_unit(self, node: Any) -> None:
-            for file in LONG:
-                if file in self.workqueue:
-                    self.workqueue.move_to_end(file, last=False)
-                    break
+            by_name = {file.rpartition("/")[2]: file for file in reversed(self.workqueue)}
+            first = next((by_name[name] for name in LONG if name in by_name), None)
+            if first is not None:
+                self.workqueue.move_to_end(first, last=False)
             super()._assign_work_unit(node)
 
     return Scheduling(config, log)

@@ -53,12 +53,14 @@ def on_terminal(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
 
 def start(
     arguments: Sequence[str], environ: Mapping[str, str], stdin: int, stdout: int, stderr: int, program: str = "main",
-    cwd: Path | None = None,
+    cwd: Path | None = None, is_apart: bool = False,
 ) -> int:
-    """Start a program and return its pid. stdin, stdout, stderr: descriptors."""
+    """Start a program and return its pid. stdin, stdout, stderr: descriptors. is_apart: in a process group of its own."""
     pid = os.fork()
     if pid == 0:
         try:
+            if is_apart:
+                os.setpgid(0, 0)
             files = [os.dup(file) for file in (stdin, stdout, stderr)]
             for number, file in enumerate(files):
                 os.dup2(file, number)

@@ -12,14 +12,18 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from blueque import Client, Task, hosts, keys
+from blueque import Client, Task, hosts, keys, process
 from blueque.signals import ECHO
+
+if TYPE_CHECKING:
+    from forked import Forked
 
 PATIENCE = 15.0                                        # seconds after which something awaited will never come
 ROOT = Path(__file__).parent.parent                    # where the package lies: programs here run in another directory
@@ -61,17 +65,13 @@ def state_of(pid: int) -> str:
 
 
 def parent_of(pid: int) -> int:
-    return int(_stat(pid)[1])
+    """Return the pid of the parent; 0 when there is no such process."""
+    return int(_stat(pid)[1] or 0)
 
 
 def children_of(pid: int) -> set[int]:
     """Return the processes whose parent it is, those that have ended and are not reaped among them."""
-    found = set()
-    for number in _pids():
-        with contextlib.suppress(ValueError):
-            if parent_of(number) == pid:
-                found.add(number)
-    return found
+    return process.children(pid)
 
 
 def memory_of(pid: int) -> int:
@@ -82,7 +82,7 @@ def memory_of(pid: int) -> int:
 class Program:
     """One program that runs, with each of its outputs in a file."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], printed: Path, log: Path) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes] | Forked, printed: Path, log: Path) -> None:
         self._popen = popen
         self._printed, self._log = printed, log
         self.pid = popen.pid
@@ -142,7 +142,7 @@ class Listener(Program):
     """A blueque-listener: its pid is the master's."""
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], printed: Path, log: Path, client: Client, queue: str
+        self, popen: subprocess.Popen[bytes] | Forked, printed: Path, log: Path, client: Client, queue: str
     ) -> None:
         super().__init__(popen, printed, log)
         self._client, self.queue = client, queue
@@ -151,7 +151,8 @@ class Listener(Program):
         """Return the pids of its registered listeners, oldest first."""
         nodes = self._client.get_inspector().listeners(self.queue)
         pids = {int(node.rpartition("_")[2]) for node in nodes}
-        return sorted(pid for pid in children_of(self.pid) & pids if is_there(pid))
+        # Not by `children_of`, which looks at every process there is, again and again.
+        return sorted(pid for pid in pids if is_there(pid) and parent_of(pid) == self.pid)
 
     def ready(self, slots: int = 1) -> Listener:
         """Wait until so many listeners are registered."""
@@ -168,13 +169,15 @@ class Programs:
         self._environ = environ or {}                  # of all of them
         self.client = Client(url, patience=PATIENCE)
         self._mark = uuid.uuid4().hex
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[bytes] | Forked] = []
 
     def __enter__(self) -> Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + PATIENCE
+        for popen in self._started:                    # it may not have its mark yet
+            popen.send_signal(signal.SIGKILL)
         while left := self.left():                     # again: what one of them was just starting
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -214,11 +217,16 @@ class Programs:
         before: a command that becomes the listener by exec.
         """
         kind = () if "--exec" in work else ("--run",)
-        command = [
-            *before, sys.executable, "-m", "blueque.cli.listener", queue, "--slots", str(slots), "--redis-url", self.url,
-            "--spool", str(self.directory / spool), "--grace", grace, "--on-term", on_term, *kind, *work,
+        arguments = [
+            queue, "--slots", str(slots), "--redis-url", self.url, "--spool", str(self.directory / spool),
+            "--grace", grace, "--on-term", on_term, *kind, *work,
         ]
-        listener = Listener(*self._start(command, **options), self.client, queue)
+        # A fork may inherit what another thread has locked, and has our modules, whatever a path in its environment says.
+        if before or options or self._environ or threading.active_count() > 1:
+            started = self._start([*before, sys.executable, "-m", "blueque.cli.listener", *arguments], **options)
+        else:
+            started = self._fork_listener(arguments)
+        listener = Listener(*started, self.client, queue)
         return listener.ready(slots) if is_awaited else listener
 
     def scheduler(self, url: str | None = None, before: tuple[str, ...] = (), **options: Any) -> Program:
@@ -234,15 +242,35 @@ class Programs:
         """Start any program. environ: variables of its own; the other options are those of Popen."""
         return Program(*self._start(command, **options))
 
+    def _fork_listener(self, arguments: list[str]) -> tuple[Forked, Path, Path]:
+        """Have a fork of ours read the arguments. It becomes the listener by exec, as any blueque-listener does.
+
+        An interpreter for the arguments alone takes as long as all the rest.
+        """
+        import forked  # here: it imports all verbs of the command line
+
+        printed, log = self._files()
+        with open(os.devnull, "rb") as stdin, printed.open("ab") as stdout, log.open("ab") as stderr:
+            files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+            pid = forked.start(arguments, self._environment(), *files, "listener", self.directory, is_apart=True)
+        self._started.append(forked.Forked(pid))
+        return self._started[-1], printed, log
+
+    def _environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        return clean_environment() | {"PYTHONPATH": path, MARK: self._mark, **self._environ, **(environ or {})}
+
+    def _files(self) -> tuple[Path, Path]:
+        """Return where the outputs of the next program go."""
+        name = str(self.directory / f"program{len(self._started)}")
+        return Path(f"{name}.out"), Path(f"{name}.log")
+
     def _start(
         self, command: list[str], environ: Mapping[str, str] | None = None, **options: Any
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        own = {"PYTHONPATH": path, MARK: self._mark, **self._environ, **(environ or {})}
-        name = str(self.directory / f"program{len(self._started)}")
-        printed, log = Path(f"{name}.out"), Path(f"{name}.log")
+        printed, log = self._files()
         with printed.open("ab") as stdout, log.open("ab") as stderr:
-            popen = subprocess.Popen(command, cwd=self.directory, env=clean_environment() | own, **{
+            popen = subprocess.Popen(command, cwd=self.directory, env=self._environment(environ), **{
                 "stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr,
                 "process_group": 0,                    # a Ctrl-C is for the tests, which then end what they have started
                 **options,

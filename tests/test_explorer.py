@@ -36,9 +36,15 @@ def explore() -> Iterator[Explorer]:
         yield explore
 
 
+def _is_within(some: tuple[int, int], other: tuple[int, int]) -> bool:
+    return some[0] <= other[0] and some[1] <= other[1]
+
+
 @pytest.mark.parametrize("scenario", OURS, ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer):
-    bounds = scenario.bounds if IS_LONG else dict.fromkeys((min(turns, 1), faults) for turns, faults in scenario.bounds)
+    bounds = set(scenario.bounds if IS_LONG else ((min(turns, 1), faults) for turns, faults in scenario.bounds))
+    # Those within others have no schedules of their own.
+    bounds = {some for some in bounds if not any(_is_within(some, other) for other in bounds - {some})}
     found = [explore(scenario, some) for some in bounds]
 
     assert [str(one) for one in found if one.wrong is not None] == []

@@ -208,7 +208,7 @@ def test_once_transactions_are_refused_nothing_is_changed_until_they_are_not(use
 
 # A cluster
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A cluster of one node."""
     port_of_the_bus, servers = 10000, []

@@ -489,16 +489,19 @@ def without_watch(run: Any, some: list[str], meet: Meet = lambda: None) -> int:
     return len(new)
 
 
+RACE = 1500                                            # keys, all of which four processes put at once
+
+
 def hammer(url: str, way: Way, meeting: Any, counts: Any) -> None:
     """Be one of those who put all of the run at once, in chunks that are the same for all."""
     client = Client(url, patience=20)
     run = client.get_queue(Q).open_run("r", shards=2)
-    counts.put(sum(way(run, names(100, first), lambda: meeting.wait(60)) for first in range(0, 5000, 100)))
+    counts.put(sum(way(run, names(100, first), lambda: meeting.wait(60)) for first in range(0, RACE, 100)))
     client.close()
 
 
 def race(url: str, way: Way) -> list[int]:
-    """Have four processes put the same 5000 keys in the same order, and return how many were new to each."""
+    """Have four processes put the same keys in the same order, and return how many were new to each."""
     context = multiprocessing.get_context("fork")
     meeting, counts = context.Barrier(4), context.Queue()
     racers = [context.Process(target=hammer, args=(url, way, meeting, counts)) for _ in range(4)]
@@ -513,15 +516,15 @@ def race(url: str, way: Way) -> list[int]:
 def test_four_processes_that_put_the_same_make_each_task_once(client, url, cli):
     new = race(url, guarded)
 
-    assert sum(new) == 5000
-    assert len(line(cli)) == len(set(line(cli))) == len(cli.keys(keys.task("*"))) == 5000
-    assert client.get_queue(Q).open_run("r").close(20_000).tasks == 5000
+    assert sum(new) == RACE
+    assert len(line(cli)) == len(set(line(cli))) == len(cli.keys(keys.task("*"))) == RACE
+    assert client.get_queue(Q).open_run("r").close(4 * RACE).tasks == RACE
 
 
 def test_the_same_race_doubles_tasks_where_nothing_is_watched(client, url, cli):
     new = race(url, without_watch)
 
-    assert sum(new) == len(line(cli)) == 4 * 5000
+    assert sum(new) == len(line(cli)) == 4 * RACE
 
 
 def test_a_replay_doubles_what_was_deleted_where_there_is_no_ledger(queue, client, cli):
