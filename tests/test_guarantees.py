@@ -164,7 +164,8 @@ def test_a_network_cut_that_is_shorter_than_lost_after_costs_nothing(programs, n
     network.mend()
     let_go(programs)
     done = ended(programs.client, task_id)
-    assert (done.result, done.attempt, len(ledger(programs))) == ("done", 1, 1)
+    # On a busy machine it may have been put back before it began, for which an attempt counts, too.
+    assert (done.result, [run.attempt for run in ledger(programs)]) == ("done", [done.attempt])
     assert is_sound(programs.client)
 
 
@@ -175,6 +176,7 @@ def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_atte
     queue = programs.client.get_queue("work")
     safe, once = queue.enqueue("wait", retry=Retry(max=0)), queue.enqueue("wait")
     until(lambda: len(ledger(programs)) == 2, what="both tasks")
+    begun = {run.task: run.attempt for run in ledger(programs)}
     programs.url = direct
     programs.listener("work:run", *QUICK, spool="two", before=ELSEWHERE, is_awaited=False)
     network.cut()
@@ -185,7 +187,9 @@ def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_atte
     until(lambda: programs.client.get_task(once).status == "started", what="the return of the one that nobody ran again")
     let_go(programs)
     done = {task_id: ended(programs.client, task_id) for task_id in (safe, once)}
-    assert {task_id: (task.result, task.attempt) for task_id, task in done.items()} == {safe: ("done", 2), once: ("done", 1)}
+    assert done[once].attempt == begun[once] and done[safe].attempt > begun[safe]
+    assert [run.attempt for run in ledger(programs, safe)] == [begun[safe], done[safe].attempt]
+    assert {task.result for task in done.values()} == {"done"}
     assert len(ledger(programs, once)) == 1 and is_sound(programs.client)
 
 
