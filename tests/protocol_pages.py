@@ -94,7 +94,7 @@ def definitions() -> dict[str, list[str]]:
             _, *parts = re.split(r"^([A-Z_]+):\n", block, flags=re.M)
             for name, lines in zip(parts[::2], parts[1::2], strict=True):
                 assert name not in found, f"{name} is defined twice"
-                found[name] = [line for line in lines.split("\n") if line]
+                found[name] = [line.strip() for line in lines.splitlines()]
     return found
 
 
