@@ -97,12 +97,13 @@ def test_every_row_is_proved_by_a_test_that_is_there(page, columns, least):
     document = (ROOT / "docs" / page).read_text()
     files = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
     tests = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.M)}
-    table = document[document.index("proved by") :]
-    promises = [line for line in table.splitlines() if line.startswith("| ") and line.count("|") == columns + 1]
-    promises = [row for row in promises if "proved by" not in row]
+    footnotes = dict(re.findall(r"^\[\^(\w+)\]: `(test_\w+)`$", document, re.M))
+    tables = re.findall(r"^\|.* \| proof \|\n\|[-|]+\n((?:\|.*\n)+)", document, re.M)
+    promises = [row for table in tables for row in table.splitlines()]
     assert len(promises) >= least
-    for row in promises:
-        assert re.findall(r"`(test_\w+)`", row.split("|")[columns]), row
+    named = [re.findall(r"\[\^(\w+)\]", row.split("|")[columns]) for row in promises]
+    assert [row for row, footnotes_of_row in zip(promises, named, strict=True) if not footnotes_of_row] == []
+    assert {footnote for footnotes_of_row in named for footnote in footnotes_of_row} == set(footnotes)
     assert set(re.findall(r"`(test_\w+)`", document)) - tests == set()
 
 
