@@ -405,17 +405,18 @@ class Listener:
         """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
         needs = parse_needs(Inspector(self._redis).task(task_id).fields.get("needs", "")) or Needs()
         claim = self._claim(needs)
+        task: Task | None = None
         try:
-            task = self._reserve(task_id, is_met=claim is not False)
-        except NotFree:
-            task = None
-        if task is not None and claim is not False:
-            self.claim = claim
-        elif claim:
-            claim.close()
-        elif task is not None:
+            with contextlib.suppress(NotFree):
+                task = self._reserve(task_id, is_met=claim is not False)
+        finally:                                       # Redis may be away
+            if claim and task is None:
+                claim.close()
+        if task is not None and claim is False:
             self._hand_back(task)
             return None
+        if task is not None:
+            self.claim = claim or None
         return task
 
     def _hand_back(self, task: Task) -> None:

@@ -386,6 +386,23 @@ def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost
     taken.close()
 
 
+def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back(redis, make, lose_the_answer, monkeypatch):
+    here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
+    put(redis, "a", 1.0, needs="gpu=1")
+    lose_the_answer(here, 1)
+
+    def be_away(*_, **__):
+        raise RedisAway("in a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(here, "_reserve", be_away)
+        with pytest.raises(RedisAway):
+            here.take()
+
+    assert beside.pool.has({"gpu": 1}) and beside.pool.free() == {"gpu": 1}
+    assert here.take().id == "a" and here.claim.numbers == {"gpu": [0]}
+
+
 def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli, make, lose_the_answer):
     here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
     put(redis, "a", 1.0, needs="gpu=1")
