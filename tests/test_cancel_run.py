@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 
@@ -87,6 +88,24 @@ def test_a_task_that_waits_leaves_every_list_at_once_and_never_runs(programs):
         assert is_in_no_list(programs, task_id)
     programs.listener("work:run", "--beat", "0.2s")
     assert ended(programs.client, following).result == "done"
+    assert [run.task for run in ledger(programs)] == [following] and is_sound(programs.client)
+
+
+def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once_and_not_started_later(programs):
+    queue, listener = programs.client.get_queue("work"), programs.listener("work:run")
+    (slot,) = listener.slots()
+    before = resource.prlimit(slot, resource.RLIMIT_FSIZE)
+    resource.prlimit(slot, resource.RLIMIT_FSIZE, (2**16, before[1]))      # no larger files: like a full disk, for one task
+    task_id = queue.enqueue("quick " + 2**17 * "x")
+    listener.says(f"holding task {task_id}")
+    assert programs.client.get_task(task_id).status == "reserved"
+    assert queue.cancel(task_id) == "cancelled"
+    assert is_in_no_list(programs, task_id)
+    resource.prlimit(slot, resource.RLIMIT_FSIZE, before)
+    following = queue.enqueue("quick")
+    listener.says("not started task=")
+    assert ended(programs.client, following).result == "done"
+    assert programs.client.get_task(task_id).status == "cancelled"
     assert [run.task for run in ledger(programs)] == [following] and is_sound(programs.client)
 
 
