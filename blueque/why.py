@@ -21,7 +21,7 @@ from blueque.survey import LATE, OVERDUE, entered
 if TYPE_CHECKING:
     from blueque.task import Task
 
-_ALIKE = "with its priority and needs"                 # who stands in one line
+_ALIKE = "of its priority and needs"                 # who stands in one line
 
 MOST_NAMES = 3                                         # of tasks or listeners in one sentence
 LONG = 15.0                                            # seconds after which an idle listener should have taken a task
@@ -48,7 +48,8 @@ def headline(its: Inquiry) -> str:
     place = ""
     if task.status == "pending" and its.before is not None:
         place = f", number {its.before + 1} of {its.length} {_ALIKE}"
-    return f"{show.short_id(task.id)} in {task.queue} is {task.status}{lasts}{place}."
+    verb = "has been" if lasts else "is"
+    return f"{show.short_id(task.id)} in {task.queue} {verb} {task.status}{lasts}{place}."
 
 
 def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
@@ -175,7 +176,7 @@ def _pause(its: Inquiry) -> Iterator[Reason]:
         return
     since = "" if its.pause.since is None else f" for {show.span(max(its.now - its.pause.since, 0.0))}"
     why = f": {its.pause.reason}" if its.pause.reason else ""
-    sentence = f"Queue {its.task.queue} is paused{since}, by {its.pause.by or 'somebody'}{why}."
+    sentence = f"Queue {its.task.queue} {'has been' if since else 'is'} paused{since} by {its.pause.by or 'somebody'}{why}."
     yield Reason("paused", sentence, commands.of_queue("resume", its.task.queue or ""))
 
 
@@ -249,7 +250,7 @@ def _last_seen(its: Inquiry) -> str:
 
 def _resources(its: Inquiry) -> Iterator[Reason]:
     if its.needs is None:
-        yield Reason("senseless", "Nobody understands what it needs, so nobody takes it.", f"blueque cancel {its.task.id}")
+        yield Reason("senseless", "No listener understands what it needs.", f"blueque cancel {its.task.id}")
         return
     nodes = [node for node in its.nodes if node.state in LOOKS_AT_LINES]
     if not its.needs.resources or not nodes:
@@ -268,7 +269,7 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
     if used and not any(_is_room_in(pool, its, used) for pool in {node.pool for node in _able(its)}):
         ids = [task.id for _, task in used]
         when = "that ends" if len(ids) == 1 else "enough of these have ended"
-        sentence = f"It needs {wanted}, and too little of that is free: held by{_list_of(its, ids).removeprefix(':')}"
+        sentence = f"It needs {wanted}, but too little is free: held by{_list_of(its, ids).removeprefix(':')}"
         yield Reason("no_room", f"{sentence}; it starts when {when}.")
 
 

@@ -242,8 +242,8 @@ def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
     codes, text = why("pend")
 
     assert codes == ["next"]
-    assert re.match(r"pending-1 in video is pending for \d+\.\d s,", text)
-    assert "number 1 of 1 with its priority and needs." in text
+    assert re.match(r"pending-1 in video has been pending for \d+\.\d s,", text)
+    assert "number 1 of 1 of its priority and needs." in text
 
 
 def test_a_task_that_should_have_been_taken_long_ago_is_not_promised_for_now(why, redis):
@@ -262,7 +262,7 @@ def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
     codes, text = why("pending-1")
 
     assert codes == ["paused"]
-    assert "Queue video is paused for 2 h, by ada: deploy.\n" in text and "blueque resume video\n" in text
+    assert "Queue video has been paused for 2 h by ada: deploy.\n" in text and "blueque resume video\n" in text
 
 
 def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redis):
@@ -294,7 +294,7 @@ def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
 
     assert codes == ["busy", "behind", "outranked"]
     assert f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m; it can start when that ends." in text
-    assert "2 tasks with its priority and needs are before it." in text
+    assert "2 tasks of its priority and needs are before it." in text
     assert "1 task of higher priority has its turn first" in text
 
 
@@ -342,7 +342,7 @@ def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
     codes, text = why("waiter")
 
     assert codes == ["no_room"]
-    assert "It needs gpu=1, and too little of that is free: held by holder on" in text
+    assert "It needs gpu=1, but too little is free: held by holder on" in text
     assert "it starts when that ends.\n" in text
 
 

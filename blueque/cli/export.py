@@ -41,7 +41,7 @@ CSV_COLUMNS = (
 @state_option((*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")
 @click.option("--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True)
-@click.option("-o", "--output", "path", metavar="FILE", help="Into this file, which is there when it is whole.")
+@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE; it appears when it is complete.")
 @reveal_option
 @shared_options
 @pass_invocation

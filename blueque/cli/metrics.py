@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="Where to be asked.")
-@click.option("--public", is_flag=True, help="Others than this machine may ask, if HOST is so.")
+@click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
 @click.option("--once", is_flag=True, help="Print the numbers and end.")
 @click.option(
     "--max-queues", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @shared_options
 @pass_invocation
 def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_queues: int) -> int:
-    """Tell Prometheus what there is and what has happened, at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
+    """Serve metrics for Prometheus at http://HOST:PORT/metrics, until Ctrl-C or SIGTERM.
 
     \b
     blueque metrics

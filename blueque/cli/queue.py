@@ -27,7 +27,7 @@ _TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def queue() -> None:
-    """See to whole queues."""
+    """Manage whole queues."""
 
 
 queue.add_command(pause)

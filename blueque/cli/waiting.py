@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @shared_options
 @pass_invocation
 def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
-    """Give waiting tasks another priority: the higher has its turn first, and 0 is what a task has that was given none.
+    """Change the priority of waiting tasks. Higher ones go first; the default is 0.
 
     \b
     blueque priority 7c1f 10
