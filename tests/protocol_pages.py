@@ -129,6 +129,17 @@ def section(name: str) -> Section:
     return Section(looks, changes)
 
 
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page: what stands in paragraphs and lists."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^[|#].*$", "", text, flags=re.M)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    found = []
+    for part in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+        found += re.split(r"(?<=[.!?:])[)*]* +(?=[A-Z*`\[(\"])", " ".join(part.split()))
+    return [sentence for sentence in found if sentence]
+
+
 def remark(line: str) -> tuple[str, str, str]:
     """Return the command of a line, the look that it belongs to ("first", "second" or ""), and when it is sent."""
     command, _, remark = line.partition(" # ")

@@ -39,6 +39,7 @@ from protocol_pages import (
     remark,
     section,
     sections,
+    sentences,
     written,
 )
 
@@ -2020,6 +2021,14 @@ def test_every_link_between_the_pages_leads_somewhere():
 
 def test_the_core_is_short_enough_to_be_read():
     assert len(PAGES[CORE].splitlines()) <= 1000
+
+
+@pytest.mark.parametrize("page", [pytest.param(path, id=path.stem) for path in PAGES])
+def test_sentences_are_short(page):
+    lengths = sorted(len(sentence.split()) for sentence in sentences(PAGES[page]))
+
+    assert lengths[len(lengths) // 2] <= 15
+    assert lengths[len(lengths) * 9 // 10] <= 25
 
 
 def test_every_status_in_the_picture_is_one_that_the_table_names():
