@@ -14,9 +14,10 @@ from bench.rounds import median, percentile
 from bench.setting import Bench, Outcome, Values, open_stage
 from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.cli.main import _VERBS
 from blueque.connection import Command
+from blueque.model import keys
 
 QUEUES, LISTENERS, RUNNING = 200, 2, 6                 # listeners and running tasks are of each queue
 LOOKS = 20                                             # and as many starts of a program

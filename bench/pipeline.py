@@ -22,8 +22,8 @@ from bench import raw
 from bench.setting import Bench, Outcome, Values
 from bench.stage import PEERS, Program, RunFailed, Stage, last_line
 from bench.systems import OURS, QUEUE
-from blueque import keys
-from blueque.task_id import random_ids
+from blueque.model import keys
+from blueque.model.ids import random_ids
 
 JSON = '{"scene":"scene-00000000","camera":"left","frames":240,"quality":"draft"}'
 ROWS = 500_000

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import hiredis
 
-from blueque import keys
+from blueque.model import keys
 
 BATCH = 1000                                           # tasks in one transaction of a bulk
 AHEAD = 200                                            # transactions that are packed before the clock goes on

@@ -58,14 +58,14 @@ if _typing.TYPE_CHECKING:
     from blueque.inspector import Inspector
     from blueque.listener import Listener
     from blueque.listener_group import ListenerGroup
+    from blueque.model.ids import TaskId
+    from blueque.model.outcomes import Fail, HandBack, RetryLater
+    from blueque.model.retry import Retry
+    from blueque.model.selection import Ordered, ReducedLottery, RoundRobin
+    from blueque.model.task import Task
     from blueque.processor import Processor
     from blueque.queue import Queue
-    from blueque.retry import Retry
     from blueque.running_task import RunningTask, current_task
-    from blueque.selection import Ordered, ReducedLottery, RoundRobin
-    from blueque.task import Task
-    from blueque.task_id import TaskId
-    from blueque.verdicts import Fail, HandBack, RetryLater
     from blueque.work import Handler
 
 __all__ = [
@@ -138,23 +138,23 @@ _LAZY = {
     "Client": "blueque.client",
     "Config": "blueque.config",
     "Count": "blueque.bulk",
-    "Fail": "blueque.verdicts",
+    "Fail": "blueque.model.outcomes",
     "ForkingRunner": "blueque.forking_runner",
-    "HandBack": "blueque.verdicts",
+    "HandBack": "blueque.model.outcomes",
     "Handler": "blueque.work",
     "Inspector": "blueque.inspector",
     "Listener": "blueque.listener",
     "ListenerGroup": "blueque.listener_group",
-    "Ordered": "blueque.selection",
+    "Ordered": "blueque.model.selection",
     "Processor": "blueque.processor",
     "Queue": "blueque.queue",
-    "ReducedLottery": "blueque.selection",
-    "Retry": "blueque.retry",
-    "RetryLater": "blueque.verdicts",
-    "RoundRobin": "blueque.selection",
+    "ReducedLottery": "blueque.model.selection",
+    "Retry": "blueque.model.retry",
+    "RetryLater": "blueque.model.outcomes",
+    "RoundRobin": "blueque.model.selection",
     "RunningTask": "blueque.running_task",
-    "Task": "blueque.task",
-    "TaskId": "blueque.task_id",
+    "Task": "blueque.model.task",
+    "TaskId": "blueque.model.ids",
     "archive": "blueque.archives",
     "current_task": "blueque.running_task",
     "feed": "blueque.feeder",

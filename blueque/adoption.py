@@ -16,10 +16,10 @@ from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
 from blueque.listener_group import ListenerGroup
-from blueque.places import LOST, WAITING
+from blueque.model.states import LOST, WAITING
+from blueque.model.task import Task
 from blueque.roster import Roster
 from blueque.spool import Spool
-from blueque.task import Task
 
 log = logging.getLogger("blueque")
 

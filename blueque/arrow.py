@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.columns import COLUMNS, FIRST_SECOND, to_microseconds, to_whole
 from blueque.errors import NotInstalled
-from blueque.values import LAST_SECOND
+from blueque.model.columns import COLUMNS, FIRST_SECOND, to_microseconds, to_whole
+from blueque.model.encoding import LAST_SECOND
 
 if TYPE_CHECKING:
     import pyarrow as pa

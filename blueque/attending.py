@@ -15,16 +15,16 @@ from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup
+from blueque.model.encoding import count_of
+from blueque.model.retry import Retry
+from blueque.model.states import HELD, LOST, WAITING
+from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders
-from blueque.places import HELD, LOST, WAITING
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
 from blueque.recovery import last_seen
-from blueque.retry import Retry
-from blueque.task import Task
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep
-from blueque.values import count_of
 from blueque.watch import Watch
 
 log = logging.getLogger("blueque")

@@ -17,9 +17,9 @@ from blueque.estimate import roughly
 from blueque.feeds import state_of
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.nodes import Node
     from blueque.overview import Line, Overview
-    from blueque.task import Task
 
 LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
 NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from blueque.backlog import BacklogFile
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
-from blueque.task_id import require_key
+from blueque.model.ids import require_key
 
 _NAMED = 20                                            # columns that there are, when one is missing
 

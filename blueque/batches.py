@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from blueque.connection import Redis
 from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.lines import require_priority
+from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
+from blueque.model.ids import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
+from blueque.model.lines import require_priority
+from blueque.model.run import Record
 from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, prune_runs, schedule_many
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.runs import RunBatch
 from blueque.rows import relay
-from blueque.run_fields import Record
-from blueque.task_id import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
-from blueque.values import FLUSH, encode, quick_encoder, require_text_keys, require_time
 
 MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
 

@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from blueque import limits, protocol
+from blueque import protocol
 from blueque.batches import Batches, Column, Plan
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
-from blueque.retry import Retry
-from blueque.run_fields import Record, require_same
+from blueque.model import limits
+from blueque.model.encoding import require_run_name, require_time, require_whole
+from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
+from blueque.model.retry import Retry
+from blueque.model.run import Record, require_same
 from blueque.runs import KeyedRun
 from blueque.staging import Staging
-from blueque.task_id import DEFAULT_KEEP, TaskId, require_keep
-from blueque.values import require_run_name, require_time, require_whole
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024

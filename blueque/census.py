@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from blueque import keys, run_census
+from blueque import run_census
 from blueque.connection import Redis
+from blueque.model import keys
+from blueque.model.states import TYPES, Place
 from blueque.picture import Finding, Picture
-from blueque.places import TYPES, Place
 from blueque.questions import (
     BATCH,
     Pair,

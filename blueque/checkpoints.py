@@ -14,8 +14,8 @@ from blueque.attempt import Attempt
 from blueque.checkpoint_files import Entry, Mark, TooMuch
 from blueque.client import Client
 from blueque.errors import RedisRefused
+from blueque.model.task import Task
 from blueque.spool import Spool
-from blueque.task import Task
 
 log = logging.getLogger("blueque")
 

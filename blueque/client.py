@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from blueque import run_record, settings
+from blueque import run_record
 from blueque.address import Address, hide_password
 from blueque.client_connection import ClientConnection
 from blueque.config import Config
@@ -16,11 +16,12 @@ from blueque.config import load as load_config
 from blueque.connection import Connection, Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
-from blueque.selection import Select, require_select
+from blueque.model import units
+from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
+from blueque.model.selection import Select, require_select
+from blueque.model.task import Task
 from blueque.socket_connection import SocketConnection
-from blueque.task import Task
 from blueque.task_load import load
-from blueque.values import require_feed_name, require_queue_name, require_run_name
 
 # What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a
 # listener imports, each of its forks copies.
@@ -38,17 +39,17 @@ if TYPE_CHECKING:
     from blueque.listener_group import ListenerGroup
     from blueque.listeners import Listeners
     from blueque.lookout import Lookout
+    from blueque.model.retry import Retry
+    from blueque.model.snapshot import Slice, Snapshot
+    from blueque.model.wrong_types import WrongTypes
     from blueque.processor import Processor
     from blueque.queue import Queue
     from blueque.recoveries import Recoveries
     from blueque.recovery import Recovery
     from blueque.retention import Retention
-    from blueque.retry import Retry
-    from blueque.snapshots import Slice, Snapshot
     from blueque.statistics import Statistics
     from blueque.task_log import LogLine, News, Place
     from blueque.timeline import Timeline
-    from blueque.wrong_types import WrongTypes
 
 
 class Client:
@@ -79,13 +80,13 @@ class Client:
         known = config if isinstance(config, Config) else Config() if config is None else load_config(config)
         said = (known.redis_url, known.path or "") if known.redis_url else None
         self._config = known
-        self._url = url if url is not None else settings.redis_url(otherwise=said)[0]
+        self._url = url if url is not None else units.redis_url(otherwise=said)[0]
         self._address = Address(self._url) if redis is None else None
         self._client = redis
         self._options = options
-        self.max_bytes = settings.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
+        self.max_bytes = units.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
         self._redis = Redis(self._connect, patience)
-        self._redis.days_kept = settings.statistics_keep(otherwise=known.statistics_keep)
+        self._redis.days_kept = units.statistics_keep(otherwise=known.statistics_keep)
 
     @property
     def url(self) -> str | None:
@@ -204,7 +205,7 @@ class Client:
         """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
         from blueque.feeding import Feeding
 
-        return Feeding(self._redis, job, settings.timing(), tell)
+        return Feeding(self._redis, job, units.timing(), tell)
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
         """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those that are open last."""
@@ -332,13 +333,13 @@ class Client:
 
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
-    def get_retention(self, rules: Mapping[str, Mapping[str, settings.Keep]]) -> Retention:
+    def get_retention(self, rules: Mapping[str, Mapping[str, units.Keep]]) -> Retention:
         """Return what deletes finished tasks that have stayed long enough, by rules for each queue and each status."""
         from blueque.retention import Retention
 
         return Retention(self._redis, rules)
 
-    def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, settings.Keep]]:
+    def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, units.Keep]]:
         """Return such rules for these queues: what our blueque.toml says, and the defaults."""
         return {name: self._config.retention_of(name) for name in queue_names}
 
@@ -363,7 +364,7 @@ class Client:
         Source: docs/protocol/archive.md, "freeze".
         """
         from blueque import protocol
-        from blueque.snapshots import Snapshot, require_keep, require_queues, require_statuses
+        from blueque.model.snapshot import Snapshot, require_keep, require_queues, require_statuses
 
         names, wanted, seconds = require_queues(queues), require_statuses(statuses), require_keep(keep)
         name, now = os.urandom(8).hex(), time.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from blueque.lines import parse_needs
+from blueque.model.lines import parse_needs
 
 _BYTES = 1 << 20                                       # an amount of this, or more, is one of bytes
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))

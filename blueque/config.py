@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from blueque import limits, selection
 from blueque.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.hosts import require_host_name
-from blueque.lines import require_resources
-from blueque.retry import Retry
-from blueque.settings import (
+from blueque.model import limits, selection
+from blueque.model.encoding import CENTURY, require_number, require_queue_name, require_whole
+from blueque.model.lines import require_resources
+from blueque.model.retry import Retry
+from blueque.model.units import (
     LOG_FORMATS,
     RETENTION,
     SPARED,
@@ -33,7 +34,6 @@ from blueque.settings import (
     require_program,
     whole_days,
 )
-from blueque.values import CENTURY, require_number, require_queue_name, require_whole
 
 NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import hiredis
 
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.model.wrong_types import WrongTypes, empty, is_look
 from blueque.pauses import pause
-from blueque.wrong_types import WrongTypes, empty, is_look
 
 log = logging.getLogger("blueque")
 

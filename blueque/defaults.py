@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from blueque.limits import Limits
-from blueque.retry import Retry
-from blueque.settings import LOG_LIMIT, RETENTION, Keep, Timing
+from blueque.model.limits import Limits
+from blueque.model.retry import Retry
+from blueque.model.units import LOG_LIMIT, RETENTION, Keep, Timing
 
 
 class Defaults(NamedTuple):

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from blueque.task import Task
+from blueque.model.task import Task
 
 
 def measure(task: Task) -> dict[str, Any]:

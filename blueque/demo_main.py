@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from blueque import keys, process, settings
+from blueque import process
 from blueque.client import Client
 from blueque.demo_programs import (
     Interrupted,
@@ -32,7 +32,8 @@ from blueque.demo_programs import (
     redis_cli,
 )
 from blueque.errors import BluequeError
-from blueque.task import Task
+from blueque.model import keys, units
+from blueque.model.task import Task
 
 QUEUE = "stdlib"
 PIPELINE_QUEUE = "packages"                            # of the second act, demo_pipeline.py
@@ -101,7 +102,7 @@ def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has
     print(f"  scheduler  pid {programs[0].pid}")
     print(f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each")
     start = time.time()
-    client = Client(url, max_bytes=settings.DEFAULT_MAX_BYTES)
+    client = Client(url, max_bytes=units.DEFAULT_MAX_BYTES)
     tasks = _submit(client, start)
     print(f"  tasks      {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;")
     print(f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n", flush=True)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from blueque import audit, checkup, commands, overview, process
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
-from blueque.columns import to_microseconds
 from blueque.connection import Redis
 from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
 from blueque.leftovers import Leftover, Leftovers
+from blueque.model.columns import to_microseconds
+from blueque.model.task import Task
 from blueque.nodes import Node, is_process_gone
-from blueque.task import Task
 from blueque.wording import count, span
 
 log = logging.getLogger("blueque")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque import keys, survey
+from blueque import survey
 from blueque.connection import Redis
-from blueque.places import Place
+from blueque.model import keys
+from blueque.model.states import Place
 from blueque.protocol.pruning import Ended, ended_at
 
 

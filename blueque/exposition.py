@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from blueque import histogram, keys
+from blueque.model import histogram, keys
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Upper bounds in seconds. Each is where one of Qless's buckets ends, so that no count has to be guessed.

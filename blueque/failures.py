@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import keys
+from blueque.model import keys
 from blueque.nodes import read_groups
 from blueque.statistics import load
 

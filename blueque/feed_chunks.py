@@ -12,11 +12,11 @@ from blueque.backlog import Backlog, BacklogFile, mark_of, size_of
 from blueque.backlog_rows import Portion, Rows, Shape
 from blueque.errors import BacklogRefused
 from blueque.json_rows import JsonRows
+from blueque.model.ids import ids_of_feed
 from blueque.parquet_rows import ParquetRows, count_rows
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
-from blueque.task_id import ids_of_feed
 from blueque.wording import count
 
 MAX_BYTES = 4 << 20                                    # of parameters in a chunk: Redis does nothing else meanwhile

@@ -13,7 +13,7 @@ import time
 from blueque import process, protocol
 from blueque.connection import Redis
 from blueque.feeds import Record
-from blueque.settings import Timing
+from blueque.model.units import Timing
 
 
 class FeedOwner:

@@ -14,7 +14,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.feed_progress import Tell
 from blueque.feeding import Job
-from blueque.values import require_feed_name, require_whole
+from blueque.model.encoding import require_feed_name, require_whole
 
 MAX_WINDOW = 10_000_000
 

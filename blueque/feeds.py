@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from blueque import keys
 from blueque.connection import Command, Redis, as_hash
+from blueque.model import keys
 
 Record = Mapping[str, str]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from blueque import settings, task_process, work
+from blueque import task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import InvalidInput
 from blueque.import_ahead import import_for_daemon
-from blueque.limits import Limits
-from blueque.selection import Select, require_select
+from blueque.model import units
+from blueque.model.limits import Limits
+from blueque.model.selection import Select, require_select
 from blueque.slot import Slot
 from blueque.spool import Spool
 
@@ -35,7 +36,7 @@ class ForkingRunner:
         task_callback: work.Handler,
         *,
         spool: str | None = None,
-        grace: float = settings.GRACE,
+        grace: float = units.GRACE,
         select: Select | None = None,
     ) -> None:
         if reason := work.unfit(task_callback):
@@ -51,11 +52,11 @@ class ForkingRunner:
         own = work.handler(self._get_callback, limit)
 
         def life(spool: Spool, gate: int, prepared: str | None) -> int:
-            settings.connect_as_listener(self._client.url)
+            units.connect_as_listener(self._client.url)
             return task_process.main(lambda _queue: own, spool, gate, prepared)
 
-        spool = Spool(self._spool or settings.spool(), limit)
-        defaults = Defaults(settings.timing(), Limits(grace=self._grace))
+        spool = Spool(self._spool or units.spool(), limit)
+        defaults = Defaults(units.timing(), Limits(grace=self._grace))
         Slot(
             self._client, self._queues, life, spool, defaults, select=self._select, is_warm=False, obeys_terminal=True
         ).run()

@@ -9,7 +9,7 @@ from blueque import protocol
 from blueque.connection import Redis
 from blueque.inspector import Inspector
 from blueque.line_up import Room
-from blueque.places import Place
+from blueque.model.states import Place
 
 log = logging.getLogger("blueque")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blueque import keys
 from blueque.connection import Redis, as_hash
 from blueque.errors import SnapshotGone
-from blueque.snapshots import Slice, Snapshot
-from blueque.task import Task
+from blueque.model import keys
+from blueque.model.snapshot import Slice, Snapshot
+from blueque.model.task import Task
 
 FEWEST, MOST = 4, 1000                                 # tasks in one round trip
 ROOM = 4 * 2**20                                       # characters of them

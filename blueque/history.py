@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Redis, as_hash
+from blueque.model import keys
 
 LONGEST = 5.0                                          # seconds that Redis is asked to wait for an event at a time
 AT_ONCE = 1000                                         # events that are read at a time

@@ -67,6 +67,7 @@ def _import_for_client() -> None:
     import blueque.listeners
     import blueque.lookout
     import blueque.metrics
+    import blueque.model.snapshot
     import blueque.processor
     import blueque.protocol.rights
     import blueque.purge
@@ -74,7 +75,6 @@ def _import_for_client() -> None:
     import blueque.recoveries
     import blueque.recovery
     import blueque.retention
-    import blueque.snapshots
     import blueque.tables
     import blueque.task_log
     import blueque.timeline

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import history, keys, survey
+from blueque import history, survey
 from blueque.line_up import Room
-from blueque.lines import DEFAULT, Needs, line_of, needs_of, priority_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
+from blueque.model.task import Task
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
 from blueque.statistics import Usual, ask_usual, is_quiet, take_usual
-from blueque.task import Task
 from blueque.task_load import load
 from blueque.waiting import Pause, pause_of
 

@@ -10,13 +10,14 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import inquiry, keys, line_up, overview, statistics, survey, task_log
+from blueque import inquiry, line_up, overview, statistics, survey, task_log
 from blueque.connection import Command, Redis, as_hash
 from blueque.errors import RedisRefused
-from blueque.lines import Needs, parse_needs
-from blueque.places import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
+from blueque.model import keys
+from blueque.model.lines import Needs, parse_needs
+from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
+from blueque.model.task import Task
 from blueque.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
-from blueque.task import Task
 from blueque.task_load import load
 from blueque.waiting import Pause, pause_of
 

@@ -12,13 +12,13 @@ from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
 from blueque.gate import Word, announce, open_gate
-from blueque.limits import of
 from blueque.listener_group import ListenerGroup
+from blueque.model.limits import of
+from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders
 from blueque.resources import Claim, Pool, environment
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
-from blueque.task import Task
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep
 

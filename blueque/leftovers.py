@@ -10,7 +10,7 @@ from typing import NamedTuple
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import WrongRun
-from blueque.run_fields import Record
+from blueque.model.run import Record
 from blueque.run_record import load, load_all, staged_chunks
 from blueque.staging import discard, finish
 

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from blueque import commands, keys
-from blueque.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
+from blueque import commands
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
+from blueque.model.states import Place
 from blueque.picture import Finding, LineSeen, Picture
-from blueque.places import Place
 from blueque.waiting import lacking
 
 MANY = 100                                             # lines that a listener looks at in one go

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys
-from blueque.lines import DEFAULT, Needs, needs_of, priority_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 
 if TYPE_CHECKING:
     from blueque.connection import Redis

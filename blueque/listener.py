@@ -9,20 +9,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from blueque import hosts, keys, process, protocol, settings
+from blueque import hosts, process, protocol
 from blueque.connection import Connection, Patience, Redis
 from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.forwarding import MOST_WANTED, Forwarding, Resources
 from blueque.freeing import Freeing
 from blueque.inspector import Inspector
-from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
+from blueque.model import keys, units
+from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
+from blueque.model.retry import Retry
+from blueque.model.task import Task
+from blueque.model.units import Timing
 from blueque.protocol.membership import Standing
 from blueque.protocol.several import Pulse
 from blueque.protocol.take import Popped
 from blueque.resources import Claim, Pool
-from blueque.retry import Retry
-from blueque.settings import Timing
-from blueque.task import Task
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
@@ -82,7 +83,7 @@ class Listener:
                 task = self.take()
                 if task is not None:
                     break
-                self.idle(settings.BEAT, lambda connection: connection.wait(settings.BEAT + 5))
+                self.idle(units.BEAT, lambda connection: connection.wait(units.BEAT + 5))
                 patience = Patience(self._redis.patience)
             except NotRegistered:
                 self.instance = None

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from blueque import protocol, settings
+from blueque import protocol
 from blueque.connection import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.listener import Listener
+from blueque.model import units
+from blueque.model.selection import Ordered, Select, require_select
+from blueque.model.task import Task
 from blueque.protocol.membership import Standing, order_of
-from blueque.selection import Ordered, Select, require_select
-from blueque.task import Task
 
 log = logging.getLogger("blueque")
 
@@ -70,7 +71,7 @@ class ListenerGroup:
                 task = self.take()
                 if task is not None:
                     break
-                self.idle(settings.BEAT, lambda connection: connection.wait(settings.BEAT + 5))
+                self.idle(units.BEAT, lambda connection: connection.wait(units.BEAT + 5))
                 patience = Patience(self._redis.patience)
             except NotRegistered as error:
                 self.lost(error)

@@ -18,24 +18,25 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from blueque import hosts, process, settings, slot, spawned
+from blueque import hosts, process, slot, spawned
 from blueque.address import Address, hide_password
 from blueque.client import Client
 from blueque.config import Config
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.import_ahead import import_for_daemon
-from blueque.limits import Limits
 from blueque.log_writer import dropping_prints
 from blueque.logs import log_to_stderr, stop_logging
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
+from blueque.model import units
+from blueque.model.limits import Limits
+from blueque.model.retry import Retry
+from blueque.model.selection import selector
+from blueque.model.units import HandlerName, Keep, Timing
 from blueque.notify import Notifier
 from blueque.rereading import Rereading
 from blueque.resources import Pool
-from blueque.retry import Retry
 from blueque.roster import Roster
-from blueque.selection import selector
-from blueque.settings import HandlerName, Keep, Timing
 from blueque.slot import Slot
 from blueque.spool import Spool
 from blueque.version import __version__
@@ -178,7 +179,7 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)
-    settings.connect_as_listener(choices.job.redis_url)        # for a client that a module makes when it is imported
+    units.connect_as_listener(choices.job.redis_url)        # for a client that a module makes when it is imported
     if not _preload(choices):
         return EXIT_CONFIGURATION
     listener = Slot(
@@ -222,7 +223,7 @@ def _check_handler(name: HandlerName, job: spawned.Job) -> str | None:
     def try_import() -> int:
         stop_logging()
         try:
-            settings.connect_as_listener(job.redis_url)
+            units.connect_as_listener(job.redis_url)
             with dropping_prints():
                 reason = unfit(resolve(name.run or ""))
             refusal = f"the handler {name.run} {reason}" if reason else ""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Connection, exchange, raise_refusal
 from blueque.errors import RedisRefused
+from blueque.model import keys
 from blueque.tracking import Tracking
 
 BATCH = 500                                            # queues that are looked at in one write

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from blueque import keys
 from blueque.connection import Command, Redis, as_hash
 from blueque.exposition import Family, Labels, Sample, histogram_samples
+from blueque.model import keys
+from blueque.model.task import Task
 from blueque.nodes import Node
 from blueque.overview import Line, overview
 from blueque.statistics import Numbers, read_numbers, total
-from blueque.task import Task
 from blueque.task_log import ask_printed, printed_at
 from blueque.version import __version__
 

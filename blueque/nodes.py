@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys, process, settings
+from blueque import process
 from blueque.errors import InvalidInput
+from blueque.model import keys, units
 
 if TYPE_CHECKING:
     from blueque.connection import Command, Redis
@@ -105,7 +106,7 @@ def read_nodes_and(
         seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
-        is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, settings.BEAT)
+        is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
         one = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
         found.append(one._replace(is_late=is_late))
     return found, others
@@ -190,7 +191,7 @@ def _state(registered: str, beat_every: str | None, lease: str | None, order: st
         return registered
     if beat_every in ("0", "0.0"):
         return "unattended"
-    if seen is None or seen > _seconds(lease, settings.LEASE):
+    if seen is None or seen > _seconds(lease, units.LEASE):
         return "silent"
     return _STATES.get(order or "", "up")
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import feeds, keys
+from blueque import feeds
 from blueque.connection import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
+from blueque.model import keys
 from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
 from blueque.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
@@ -32,8 +33,8 @@ from blueque.waiting import (
 )
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.statistics import Durations
-    from blueque.task import Task
 
 MAX_FEEDS = 100                                        # of those of a queue that are open
 MAX_FAILED = 100                                       # of a queue's newest that are looked at

@@ -11,7 +11,7 @@ from blueque.arrow import pyarrow
 from blueque.backlog import BacklogFile
 from blueque.backlog_rows import Block, Encoded, Rows, Shape, chosen, key_of
 from blueque.errors import BacklogRefused, InvalidInput
-from blueque.values import encode, require_text_keys
+from blueque.model.encoding import encode, require_text_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

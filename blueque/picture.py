@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from blueque.places import Entry, Place, Whereabouts
+from blueque.model.states import Entry, Place, Whereabouts
 
 # What costs order and time, but neither loses a task nor runs one twice.
 WARNINGS = frozenset({

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from blueque.log_line import LINES
+from blueque.model.log_line import LINES
 from blueque.plain_files import open_plain
 
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut

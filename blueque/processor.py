@@ -10,10 +10,10 @@ from typing import Any
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
-from blueque.log_line import Line
-from blueque.retry import Retry, class_name, class_names
-from blueque.task import Task
-from blueque.values import encode, printable, require_number
+from blueque.model.encoding import encode, printable, require_number
+from blueque.model.log_line import Line
+from blueque.model.retry import Retry, class_name, class_names
+from blueque.model.task import Task
 from blueque.wording import one_line
 
 log = logging.getLogger("blueque")

@@ -15,9 +15,9 @@ from blueque.checkpoints import Teller
 from blueque.client import Client
 from blueque.errors import BluequeError, RedisAway
 from blueque.gauge import Told
-from blueque.settings import LOG_LIMIT
+from blueque.model.task import Task
+from blueque.model.units import LOG_LIMIT
 from blueque.tail import Tail
-from blueque.task import Task
 
 log = logging.getLogger("blueque")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from blueque import ended, frozen, protocol
 from blueque.connection import Redis
-from blueque.places import FINISHED, Place
-from blueque.snapshots import Slice, Snapshot
+from blueque.model.snapshot import Slice, Snapshot
+from blueque.model.states import FINISHED, Place
 
 log = logging.getLogger("blueque")
 

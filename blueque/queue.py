@@ -10,17 +10,18 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from blueque import limits, process, protocol
+from blueque import process, protocol
 from blueque.bulk import ManyTasks
 from blueque.config import QueueConfig
 from blueque.connection import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.inspector import Inspector
-from blueque.lines import require_lock, require_priority, require_resources, write_needs
-from blueque.retry import Retry
-from blueque.task import Task
-from blueque.task_id import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
-from blueque.values import encode, require_queue_name, require_text_keys, require_time, require_whole
+from blueque.model import limits
+from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time, require_whole
+from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
+from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
+from blueque.model.retry import Retry
+from blueque.model.task import Task
 
 Options = dict[str, str | int | float]
 

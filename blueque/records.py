@@ -9,9 +9,9 @@ from typing import Any
 from blueque import process, signals
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
-from blueque.retry import MAX_NAME, class_name, class_names
-from blueque.values import printable, require_number
-from blueque.verdicts import Fail, HandBack, RetryLater
+from blueque.model.encoding import printable, require_number
+from blueque.model.outcomes import Fail, HandBack, RetryLater
+from blueque.model.retry import MAX_NAME, class_name, class_names
 from blueque.wording import one_line, size
 
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept

@@ -10,8 +10,8 @@ from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
+from blueque.model.task import Task
 from blueque.recovery import Recovery
-from blueque.task import Task
 
 log = logging.getLogger("blueque")
 

@@ -12,12 +12,13 @@ import logging
 import time
 from collections.abc import Mapping
 
-from blueque import process, protocol, settings
+from blueque import process, protocol
 from blueque.connection import Redis
 from blueque.errors import RedisAway, RedisRefused
 from blueque.inspector import Inspector
-from blueque.retry import Retry
-from blueque.task import Task
+from blueque.model import units
+from blueque.model.retry import Retry
+from blueque.model.task import Task
 
 log = logging.getLogger("blueque")
 
@@ -36,11 +37,11 @@ class _Seen:
     @property
     def lease(self) -> float:
         # Three beats at least, whatever its program may have written there: see docs/protocol.md.
-        return max(_number(self.known, "lease", settings.LEASE), 3 * _number(self.known, "beat_every", 0.0))
+        return max(_number(self.known, "lease", units.LEASE), 3 * _number(self.known, "beat_every", 0.0))
 
     @property
     def lost_after(self) -> float:
-        return _number(self.known, "lost_after", settings.LOST_AFTER)
+        return _number(self.known, "lost_after", units.LOST_AFTER)
 
     @property
     def longest_gap(self) -> float:
@@ -195,7 +196,7 @@ class Recovery:
             return False
         if not is_member:
             # Who struck it off may have been wrong, and 1.0.0 runs what it has popped without asking again.
-            return _is_gone_here(node) or (not process.is_legacy_here(node) and now - one.since >= settings.LOST_AFTER)
+            return _is_gone_here(node) or (not process.is_legacy_here(node) and now - one.since >= units.LOST_AFTER)
         if _is_gone_here(node):
             one.is_struck_by_us = protocol.strike(self._redis, self.queue, node)
         if one.is_struck_by_us:
@@ -228,7 +229,7 @@ class Recovery:
     def _may_be_claimed(self, one: _Seen, task: Task, now: float) -> bool:
         """Tell whether a listener of 1.0.0 may be about to claim the newest entry: it struck the dead one off, not we."""
         is_struck_by_legacy = not one.known or "struck" in one.known
-        is_doubtful = is_struck_by_legacy and not one.is_struck_by_us and now - one.since < settings.LOST_AFTER
+        is_doubtful = is_struck_by_legacy and not one.is_struck_by_us and now - one.since < units.LOST_AFTER
         return is_doubtful and task.status == "reserved" and "reclaimed_node" not in task.fields
 
     def _recover(self, node: str, instance: str | None, task: Task) -> str | None:

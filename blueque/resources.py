@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from blueque.commands import amount as amount_text
 from blueque.errors import SpoolRefused
-from blueque.lines import write_needs
+from blueque.model.lines import write_needs
 
 log = logging.getLogger("blueque")
 

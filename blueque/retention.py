@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from blueque import ended, protocol
 from blueque.connection import Redis
 from blueque.errors import RedisRefused
-from blueque.places import Place
+from blueque.model.states import Place
+from blueque.model.units import Keep
 from blueque.protocol.pruning import Ended
-from blueque.settings import Keep
 
 log = logging.getLogger("blueque")
 

@@ -15,7 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque import process, settings
+from blueque import process
+from blueque.model import units
 from blueque.plain_files import remove, write_whole
 
 
@@ -114,7 +115,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def main() -> int:
     """Print how the listeners beside the spool are; return the exit status of a check."""
-    lease, signs = settings.timing(None, None, None).lease, Roster(settings.spool()).signs()
+    lease, signs = units.timing(None, None, None).lease, Roster(units.spool()).signs()
     silent = sum(age > lease for age in signs)
     print(f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else ""))
     return 0 if signs and not silent else 1

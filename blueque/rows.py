@@ -9,10 +9,10 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.lines import require_priority
+from blueque.model.encoding import require_time
+from blueque.model.ids import MAX_KEY_BYTES, require_key
+from blueque.model.lines import require_priority
 from blueque.protocol.bulk import NewTasks
-from blueque.task_id import MAX_KEY_BYTES, require_key
-from blueque.values import require_time
 
 MAX_ROWS = 1000                                        # in one transaction: Redis does nothing else meanwhile
 SLOW = 0.05                                            # seconds to make a chunk; whoever takes longer needs no head start

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from blueque import keys
 from blueque.connection import Command, Redis
+from blueque.model import keys
+from blueque.model.states import Entry
 from blueque.picture import Finding, Hash, Picture
-from blueque.places import Entry
 from blueque.questions import BATCH, batches, note_staged
 
 TYPES = {"run": "hash", "ledger": "set", "staging": "zset", "manifest": "list"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from blueque import keys
 from blueque.connection import Redis, as_hash
-from blueque.run_fields import Record, parse
+from blueque.model import keys
+from blueque.model.run import Record, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:

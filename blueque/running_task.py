@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blueque import checkpoint_files, settings
+from blueque import checkpoint_files
 from blueque.attempt import STOP, Attempt
 from blueque.gauge import Gauge
-from blueque.task import Task
+from blueque.model import units
+from blueque.model.encoding import decode, encode_json
+from blueque.model.task import Task
 from blueque.telling import Stage, meant
-from blueque.values import decode, encode_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ class RunningTask(Task):
         fields: Mapping[str, str],
         directory: str | None,
         resources: Mapping[str, list[int] | int] | None = None,
-        max_bytes: int = settings.DEFAULT_MAX_BYTES,
+        max_bytes: int = units.DEFAULT_MAX_BYTES,
     ) -> None:
         super().__init__(task_id, fields)
         self.resources = dict(resources or {})
@@ -279,4 +280,4 @@ def _from_environment() -> RunningTask:
         found, fields = "", {}
     if found != task_id:
         fields = {name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")}
-    return RunningTask(task_id, {**fields, "status": "started"}, directory, max_bytes=settings.max_bytes())
+    return RunningTask(task_id, {**fields, "status": "started"}, directory, max_bytes=units.max_bytes())

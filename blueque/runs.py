@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput
+from blueque.model.encoding import require_whole
+from blueque.model.ids import ids_of_run_keys, shard_of
+from blueque.model.run import Record
 from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows, relay
-from blueque.run_fields import Record
 from blueque.run_record import count_ledgers
-from blueque.task_id import ids_of_run_keys, shard_of
-from blueque.values import require_whole
 
 MAX_ROWS = 10**15
 

@@ -24,15 +24,15 @@ from blueque.connection import Connection
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.launching import LOOK_FOR_ROOM, Launcher
-from blueque.limits import of
-from blueque.lines import parse_needs
+from blueque.model.limits import of
+from blueque.model.lines import parse_needs
+from blueque.model.selection import Select
+from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders, Pause
 from blueque.resources import Pool
 from blueque.roster import Roster
-from blueque.selection import Select
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
-from blueque.task import Task
 from blueque.tree import Tree
 from blueque.trouble import Trouble
 from blueque.upkeep import Upkeep

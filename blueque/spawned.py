@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque import process, settings, task_process, work
+from blueque import process, task_process, work
 from blueque.errors import InvalidInput
-from blueque.settings import HandlerName
+from blueque.model import units
+from blueque.model.units import HandlerName
 from blueque.spool import Spool
 
 ORDERS = "BLUEQUE_SPAWNED"
@@ -64,7 +65,7 @@ def run(
     job: Job, spool: Spool, gate: int, prepared: str | None, is_outdated: Callable[[], bool] = lambda: False
 ) -> int:
     """Be a task process that does the job; see `task_process.main`."""
-    settings.connect_as_listener(job.redis_url)
+    units.connect_as_listener(job.redis_url)
     return task_process.main(job.work_of, spool, gate, prepared, is_outdated)
 
 

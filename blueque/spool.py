@@ -36,9 +36,9 @@ from typing import Any
 from blueque import plain_files, process
 from blueque.attempt import Attempt, is_wanted, parse_task
 from blueque.errors import SpoolRefused
+from blueque.model.encoding import count_of
 from blueque.plain_files import remove, write_all
 from blueque.spool_size import Shrunk, allowed, shrink
-from blueque.values import count_of
 
 log = logging.getLogger("blueque")
 

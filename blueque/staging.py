@@ -11,13 +11,13 @@ from typing import Any
 from blueque import process, protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
+from blueque.model.encoding import require_whole
+from blueque.model.ids import random_ids
+from blueque.model.run import Record
 from blueque.protocol.staging import Chunk
 from blueque.rows import Rows, relay
-from blueque.run_fields import Record
 from blueque.run_record import staged_chunks, unpublished_chunks
 from blueque.runs import RunOutcome
-from blueque.task_id import random_ids
-from blueque.values import require_whole
 
 MAX_BATCH_ID = 2**63 - 1
 

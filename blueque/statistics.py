@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from blueque import histogram, keys
 from blueque.connection import Command, Redis, as_hash
 from blueque.estimate import read_progress
-from blueque.places import LOST
-from blueque.values import day_of, require_whole
+from blueque.model import histogram, keys
+from blueque.model.encoding import day_of, require_whole
+from blueque.model.states import LOST
 
 if TYPE_CHECKING:
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys
+from blueque.model import keys
+from blueque.model.states import FINISHED
+from blueque.model.task import Task
 from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
-from blueque.places import FINISHED
-from blueque.task import Task
 from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, waiting_since, with_default
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from blueque.attempt import STACK
-from blueque.log_line import LINES, OURS, Line
+from blueque.model.log_line import LINES, OURS, Line
+from blueque.model.units import LOG_LIMIT
 from blueque.plain_files import open_plain, tail
 from blueque.printed import Stream
-from blueque.settings import LOG_LIMIT
 
 STREAMS = ("stdout", "stderr")
 FILES = (*((name, name) for name in STREAMS), (STACK, OURS))                   # and the stream of their lines

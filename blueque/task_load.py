@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blueque import keys
 from blueque.connection import Redis, as_hash
-from blueque.task import Task
+from blueque.model import keys
+from blueque.model.task import Task
 
 
 def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:

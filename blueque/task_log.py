@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Redis, as_hash
-from blueque.log_line import OURS
+from blueque.model import keys
+from blueque.model.log_line import OURS
 
 AT_ONCE = 1000                                         # entries that are read of a log at a time
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import history, keys, survey
-from blueque.places import LOST
+from blueque import history, survey
+from blueque.model import keys
+from blueque.model.states import LOST
 
 if TYPE_CHECKING:
     from blueque.connection import Redis
     from blueque.history import Event
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 MOST_EVENTS = 10_000                                   # of a queue; it has few more
 MOST_RUNNING = 1000

@@ -12,10 +12,10 @@ from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup
+from blueque.model.task import Task
 from blueque.orders import Order, Orders
 from blueque.protocol.membership import Standing
 from blueque.spool import Spool
-from blueque.task import Task
 from blueque.trouble import Trouble
 
 log = logging.getLogger("blueque")

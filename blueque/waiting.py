@@ -6,13 +6,13 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import keys
-from blueque.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
 from blueque.nodes import LOOKS_AT_LINES, Node
 
 if TYPE_CHECKING:
     from blueque.connection import Command
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority
 MAX_HEADS = 100                                        # of these whose first tasks are looked at

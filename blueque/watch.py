@@ -13,10 +13,10 @@ from typing import Any
 
 from blueque import process, stack
 from blueque.attempt import Attempt
-from blueque.limits import Limits
-from blueque.task import Task
+from blueque.model.encoding import count_of
+from blueque.model.limits import Limits
+from blueque.model.task import Task
 from blueque.tree import Stopping, Tree
-from blueque.values import count_of
 
 log = logging.getLogger("blueque")
 

@@ -10,11 +10,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from blueque import keys
 from blueque.connection import Connection, Patience, as_hash, exchange, raise_refusal
 from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
-from blueque.places import FINISHED, HELD
-from blueque.task import Task
+from blueque.model import keys
+from blueque.model.states import FINISHED, HELD
+from blueque.model.task import Task
 from blueque.tracking import Tracking
 from blueque.trouble import Trouble
 

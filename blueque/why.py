@@ -13,13 +13,13 @@ from blueque.cli import show
 from blueque.cli.pace import usual_of
 from blueque.cli.show import count
 from blueque.inquiry import FARTHEST, Inquiry
-from blueque.lines import Needs, parse_needs
+from blueque.model.lines import Needs, parse_needs
+from blueque.model.states import FINISHED, HELD
 from blueque.nodes import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
-from blueque.places import FINISHED, HELD
 from blueque.survey import LATE, OVERDUE, entered
 
 if TYPE_CHECKING:
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 _ALIKE = "of its priority and needs"                 # who stands in one line
 

@@ -14,9 +14,9 @@ from blueque import checkpoint_files, plain_files, stack
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.import_ahead import import_for_handler
+from blueque.model.encoding import encode, printable
 from blueque.records import MAX_ERROR, Record, record_of_exit
 from blueque.running_task import RunningTask
-from blueque.values import encode, printable
 
 Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
-from blueque import keys, protocol
-from blueque.columns import to_microseconds
+from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import (
     BatchFailed,
@@ -26,14 +25,16 @@ from blueque.errors import (
 from blueque.inspector import Inspector
 from blueque.leftovers import Leftovers
 from blueque.listener import Listener
+from blueque.model import keys
+from blueque.model.columns import to_microseconds
+from blueque.model.ids import TaskId
+from blueque.model.task import Task
+from blueque.model.units import Keep, Timing
 from blueque.processor import Processor
 from blueque.protocol.archiving import Written
 from blueque.recovery import Recovery
 from blueque.retention import Retention
-from blueque.settings import Keep, Timing
 from blueque.staging import Staging
-from blueque.task import Task
-from blueque.task_id import TaskId
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:

@@ -28,8 +28,9 @@ from chaos_stage import LOST_AFTER, QUEUE, Node, Stage, now, open_stage
 from chaos_stalls import stalls_noted
 from running import children_of, is_there
 
-from blueque import Task, keys
+from blueque import Task
 from blueque.audit import audit
+from blueque.model import keys
 
 DRAIN = 45.0                                           # seconds by which everything has ended when the faults have stopped
 LEAVE = 30.0

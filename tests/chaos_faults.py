@@ -15,7 +15,7 @@ from chaos_ledger import CRASHED, Away, Ledger, Run
 from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
 from running import is_there, until
 
-from blueque import keys
+from blueque.model import keys
 
 ADOPTED_WITHIN = LEASE + 1.2                           # seconds; a frozen one is not known to be dead before its lease
 VICTIMS = 8                                            # listeners that were killed, of which one at least has an heir

@@ -12,10 +12,10 @@ from actors import drain
 from stepper import Actor, Bounds, Fault, Stepper
 from world import QUEUE, World, draw_as
 
-from blueque import keys
 from blueque.address import Address
 from blueque.audit import audit
 from blueque.connection import Command, Redis, exchange, pack, raise_refusal
+from blueque.model import keys
 from blueque.socket_connection import SocketConnection
 
 EVERY = frozenset(Fault)

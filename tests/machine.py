@@ -25,15 +25,16 @@ import blueque.inspector
 import blueque.listener
 import blueque.processor
 import blueque.queue
-from blueque import Client, Retry, keys, protocol
+from blueque import Client, Retry, protocol
 from blueque.audit import audit
 from blueque.connection import Command, Redis, as_hash
 from blueque.errors import BluequeError
 from blueque.listener import Listener
-from blueque.places import STATUSES
+from blueque.model import keys
+from blueque.model.states import STATUSES
+from blueque.model.task import Task
 from blueque.processor import Processor
 from blueque.queue import Queue
-from blueque.task import Task
 
 TICK = 1 / 64                                          # between two operations: no two of them have the same time
 MAX_BYTES = 1000

@@ -12,7 +12,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from blueque import keys
 from blueque.errors import (
     NodeTaken,
     NotCancellable,
@@ -24,6 +23,7 @@ from blueque.errors import (
     NotWaiting,
     WrongQueue,
 )
+from blueque.model import keys
 
 Fields = dict[str, Any]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blueque import keys
 from blueque.connection import Command, Connection, as_hash, pack, raise_refusal
-from blueque.lines import DEFAULT, line_of, needs_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of, needs_of
 
 ENDED = ("complete", "failed", "cancelled")
 WAITING = ("pending", "reserved", "started")           # what must be in exactly one list of a listener, or in line

@@ -11,10 +11,11 @@ from hypothesis.stateful import initialize, precondition, rule
 from legacy_logic import LegacyQueue
 from machine import NODES, POLICIES, TICK, Actor, Attempt, Machine, clock, retry_of, whole
 
-from blueque import keys, protocol
-from blueque.task import Task
+from blueque import protocol
+from blueque.model import keys
+from blueque.model.encoding import decode
+from blueque.model.task import Task
 from blueque.task_load import load
-from blueque.values import decode
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
 PARAMETERS = st.sampled_from([("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")])

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blueque import Client, Task, hosts, keys, process
+from blueque import Client, Task, hosts, process
+from blueque.model import keys
 from blueque.signals import ECHO
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from oracle import State
 from stepper import Fault
 from world import QUEUE, World, join, put_in_line, start_one, take_one
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.connection import Redis
+from blueque.model import keys
+from blueque.model.units import Keep
 from blueque.run_record import load
-from blueque.settings import Keep
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"

@@ -16,8 +16,9 @@ from unittest import mock
 import redis as redis_py
 from oracle import EVENTS
 
-from blueque import Client, archives, keys, protocol
+from blueque import Client, archives, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
+from blueque.model import keys
 
 QUEUE = "a/b_c"                                        # needs to be escaped in a path
 DAY = 86400.0

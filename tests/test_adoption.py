@@ -30,7 +30,7 @@ from running import Programs, children_of, is_there, patched, state_of, until
 
 from blueque import Retry, Task, adoption, process, protocol
 from blueque.attempt import Attempt
-from blueque.limits import Limits
+from blueque.model.limits import Limits
 from blueque.spool import Spool
 from blueque.watch import Watch
 

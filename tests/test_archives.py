@@ -34,9 +34,10 @@ from shelves import (
     run,
 )
 
-from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives, keys, protocol
+from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput, archives, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
-from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
+from blueque.model import keys
+from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 
 ESCAPED = "queue=a%2Fb_c"
 

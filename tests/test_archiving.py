@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from blueque import BatchTaken, keys, protocol
+from blueque import BatchTaken, protocol
+from blueque.model import keys
 from blueque.protocol.archiving import MOST, Written
 
 WRITTEN = Written("t1", "failed", 5_250_000, 2)

@@ -12,9 +12,9 @@ import pytest
 from blueque import Client, protocol
 from blueque.attention import Concern, concerns
 from blueque.inspector import Inspector
+from blueque.model.task import Task
 from blueque.nodes import Node
 from blueque.overview import HOUR, Line, Overview
-from blueque.task import Task
 
 NOW = 1_000_000.0
 GOOD = {

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from faults import FaultProxy
 from test_document import Monitor
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
+from blueque.model import keys
 
 NODE = "gpu-1.example.com_4021"
 MANY = 250

@@ -25,14 +25,14 @@ from blueque import (
     RedisRefused,
     Retry,
     TooLarge,
-    keys,
     protocol,
-    task_id,
 )
 from blueque import rows as rows_module
 from blueque.connection import Patience
+from blueque.model import ids as task_id
+from blueque.model import keys
+from blueque.model.encoding import FLUSH
 from blueque.socket_connection import SocketConnection
-from blueque.values import FLUSH
 
 FAR = 4e9
 

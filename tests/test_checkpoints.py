@@ -21,10 +21,11 @@ from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
 from running import ROOT, Programs, is_there, outcome, until
 from test_guarantees import Network
 
-from blueque import Retry, Task, checkpoint_files, checkpoints, keys, process
+from blueque import Retry, Task, checkpoint_files, checkpoints, process
 from blueque.attempt import Attempt
 from blueque.audit import audit
 from blueque.checkpoints import Teller
+from blueque.model import keys
 from blueque.running_task import RunningTask
 from blueque.spool import Spool
 

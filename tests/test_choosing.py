@@ -11,9 +11,9 @@ from running import Programs, until
 
 from blueque import freeing, line_up, protocol
 from blueque.errors import RedisAway
+from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.resources import Pool
-from blueque.settings import Timing
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ pytest.importorskip("pyarrow")
 from running import clean_environment
 from shelves import NOON, QUEUE, fill, require_exact
 
-from blueque import archives, keys, protocol
+from blueque import archives, protocol
+from blueque.model import keys
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "archive"]
 

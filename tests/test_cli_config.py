@@ -18,7 +18,7 @@ from blueque.cli import failure, help
 from blueque.cli.completion import SHELLS, answer
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.places import FINISHED
+from blueque.model.states import FINISHED
 from blueque.survey import STATUSES
 
 DOCS = Path(__file__).parent.parent / "docs" / "configuration.md"

@@ -11,9 +11,10 @@ from in_process import run  # noqa: F401  # a fixture
 from test_cli import NODE, enqueue, fail
 from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
-from blueque import keys, protocol
+from blueque import protocol
+from blueque.model import keys
+from blueque.model.encoding import day_of
 from blueque.protocol import queues
-from blueque.values import day_of
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 from faults import Fault
 from running import clean_environment
 
-from blueque import keys, protocol, task_id
+from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model import ids as task_id
+from blueque.model import keys
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "enqueue", "video"]
 

@@ -13,8 +13,9 @@ from in_process import run  # noqa: F401  # a fixture
 from test_cli import NODE, PROGRAM, enqueue, fail, start
 from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.cli.export import CSV_COLUMNS
+from blueque.model import keys
 
 
 @pytest.fixture(autouse=True)

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 import pytest
 from running import ECHO, Program, Programs, clean_environment, until
 
-from blueque import keys
 from blueque.cli import feed as cli_feed
 from blueque.feed_progress import FeedProgress
+from blueque.model import keys
 
 FEED = keys.feed("video", "f")
 FEED_IT = ("feed", "backlog", "video", "--name", "f")

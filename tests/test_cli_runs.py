@@ -7,7 +7,8 @@ import json
 import pytest
 from test_cli_actions import answer, environ, run  # noqa: F401  # fixtures
 
-from blueque import keys, protocol
+from blueque import protocol
+from blueque.model import keys
 
 Q = "video"
 

@@ -8,8 +8,9 @@ import pytest
 from in_process import run  # noqa: F401  # fixture
 from test_cli_actions import environ  # noqa: F401  # fixture
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.errors import NotWaiting, WrongQueue
+from blueque.model import keys
 
 
 def schedule(redis, task, ahead):

@@ -11,8 +11,9 @@ import pytest
 from test_cli import NODE, enqueue, start
 from test_cli_actions import environ, run  # noqa: F401  # the fixtures
 
-from blueque import keys, process, protocol
-from blueque.lines import write_needs
+from blueque import process, protocol
+from blueque.model import keys
+from blueque.model.lines import write_needs
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 from shelves import NOON, QUEUE, Points, archived, fill, in_child, kill_at, require_exact, run
 
-from blueque import ArchiveRefused, InvalidInput, archives, arrow, keys
+from blueque import ArchiveRefused, InvalidInput, archives, arrow
 from blueque.archives import compaction, durable, layout, parquet, picking, reading, steps
+from blueque.model import keys
 
 CALLS = [
     (compaction, "merge"), (compaction, "commit"), (compaction, "_apply"), (compaction, "_clear"), (compaction, "_count"),

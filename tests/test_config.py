@@ -9,7 +9,7 @@ import pytest
 from blueque import Retry
 from blueque.config import Config, QueueConfig, find, load, parse
 from blueque.errors import ConfigRefused
-from blueque.settings import RETENTION, Keep
+from blueque.model.units import RETENTION, Keep
 
 WHOLE = """
 redis_url = "redis://db1/0"

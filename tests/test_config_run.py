@@ -15,11 +15,12 @@ import pytest
 from handlers import WORK, begin, ended, is_sound, ledger
 from running import Programs, clean_environment, until
 
-from blueque import Client, Config, ConfigRefused, Retry, keys, task_process
+from blueque import Client, Config, ConfigRefused, Retry, task_process
 from blueque.cli import listener, scheduler
 from blueque.cli.program import settings_of
 from blueque.config import FINISHED, load, parse
-from blueque.limits import Limits
+from blueque.model import keys
+from blueque.model.limits import Limits
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text()
 (EXAMPLE,) = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.M | re.S)

@@ -25,8 +25,8 @@ from blueque.cli.metrics import collector, metrics
 from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.exporter import Exporter
+from blueque.model.units import parse_duration, parse_size
 from blueque.overview import MANY, SHARE
-from blueque.settings import parse_duration, parse_size
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

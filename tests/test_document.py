@@ -44,7 +44,7 @@ from protocol_pages import (
 )
 
 import blueque
-from blueque import keys, protocol, run_fields
+from blueque import protocol
 from blueque.connection import Redis, as_hash
 from blueque.embedded import Server
 from blueque.errors import (
@@ -65,8 +65,15 @@ from blueque.errors import (
     WrongQueue,
     WrongRun,
 )
-from blueque.log_line import Line
-from blueque.places import STATUSES, Place
+from blueque.model import keys
+from blueque.model import run as run_fields
+from blueque.model.encoding import day_of
+from blueque.model.ids import FEED_NAMESPACE, NAMESPACE, RUN_NAMESPACE, id_of_key, ids_of_feed, ids_of_run_keys
+from blueque.model.log_line import Line
+from blueque.model.retry import Retry
+from blueque.model.states import STATUSES, Place
+from blueque.model.task import FIELDS
+from blueque.model.units import Timing
 from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk
@@ -76,11 +83,6 @@ from blueque.protocol.several import Pulse
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.resources import Pool
-from blueque.retry import Retry
-from blueque.settings import Timing
-from blueque.task import FIELDS
-from blueque.task_id import FEED_NAMESPACE, NAMESPACE, RUN_NAMESPACE, id_of_key, ids_of_feed, ids_of_run_keys
-from blueque.values import day_of
 
 ROOT = Path(__file__).parent.parent
 # A page and the titles of some of its sections, as docstrings and comments name them.

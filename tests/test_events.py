@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from running import until
 from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.retry import Retry
-from blueque.values import day_of
+from blueque.model import keys
+from blueque.model.encoding import day_of
+from blueque.model.retry import Retry
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0

@@ -19,8 +19,8 @@ from scenarios import HOLES, OURS, SCENARIOS, by, nothing
 from stepper import Fault
 from world import QUEUE, World
 
-from blueque import keys
 from blueque.connection import Redis
+from blueque.model import keys
 
 IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
 # How many schedules there are at least; fewer mean that a scenario does not meet any more what it was made for.

@@ -12,8 +12,8 @@ import pytest
 from faults import Fault
 
 from blueque import Client, OutcomeUnknown, Retry, protocol
+from blueque.model.units import Timing
 from blueque.process import node_id
-from blueque.settings import Timing
 
 
 @pytest.fixture

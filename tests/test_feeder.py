@@ -18,9 +18,10 @@ from faults import Fault
 from running import Programs, until
 
 import blueque
-from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, feeding, keys, protocol
+from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, feeding, protocol
 from blueque.audit import audit
-from blueque.task_id import FEED_NAMESPACE
+from blueque.model import keys
+from blueque.model.ids import FEED_NAMESPACE
 
 FEED = keys.feed("video", "f")
 
@@ -424,7 +425,7 @@ def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(fee
 def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, redis, cli):
     """It looked, was suspended for an hour, and looks again: that says nothing of the other."""
     from blueque import feed_owner
-    from blueque.settings import Timing
+    from blueque.model.units import Timing
 
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=time.time)
     monkeypatch.setattr(feed_owner, "time", clock)

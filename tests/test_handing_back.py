@@ -13,8 +13,8 @@ from running import Programs, is_there, until
 from blueque import Retry, Task, protocol, records
 from blueque.attempt import Attempt
 from blueque.embedded import running_server
-from blueque.limits import Limits
-from blueque.verdicts import HandBack
+from blueque.model.limits import Limits
+from blueque.model.outcomes import HandBack
 from blueque.watch import Watch
 
 WORK = """
@@ -239,7 +239,7 @@ def test_beyond_its_limit_it_has_failed_whatever_it_says(house):
 def test_who_hands_a_task_back_without_being_asked_has_failed(house):
     failed = ended(house.client, house.client.get_queue("work").enqueue("hand_back_unasked"))
     assert (failed.error_type, failed.error) == (
-        "blueque.verdicts.HandBack", "HandBack: for no reason (nobody had asked the task to stop)"
+        "blueque.model.outcomes.HandBack", "HandBack: for no reason (nobody had asked the task to stop)"
     )
 
 

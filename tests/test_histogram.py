@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueque import histogram
+from blueque.model import histogram
 
 DAY = 86400
 

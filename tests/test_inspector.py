@@ -7,8 +7,9 @@ import time
 import pytest
 from faults import FaultProxy
 
-from blueque import Client, keys, protocol
+from blueque import Client, protocol
 from blueque.inspector import Inspector
+from blueque.model import keys
 from blueque.survey import STATUSES
 
 NODE = "gpu-1.example.com_4021"

@@ -14,9 +14,10 @@ from in_process import run  # noqa: F401  # fixture
 from running import until
 from test_cli_actions import begin, environ  # noqa: F401  # fixtures
 
-from blueque import Retry, keys, protocol
+from blueque import Retry, protocol
 from blueque.cli.main import _VERBS, blueque
-from blueque.log_line import Line
+from blueque.model import keys
+from blueque.model.log_line import Line
 
 pytest.importorskip("pyarrow")
 

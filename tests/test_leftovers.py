@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from faults import Fault
 
-from blueque import Client, WrongRun, keys, protocol
+from blueque import Client, WrongRun, protocol
 from blueque.audit import audit
+from blueque.model import keys
 
 Q = "video"
 DAY = 86400.0

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from blueque import InvalidInput, InvalidType, limits
-from blueque.limits import Limits
+from blueque import InvalidInput, InvalidType
+from blueque.model import limits
+from blueque.model.limits import Limits
 
 DEFAULT = Limits(time=100.0, stall=10.0, memory=1000, grace=5.0, lead=1.0)
 DURATIONS = ["time_limit", "stall_limit", "grace", "lead"]

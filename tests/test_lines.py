@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueque import lines
 from blueque.errors import InvalidInput, InvalidType
-from blueque.lines import Needs
+from blueque.model import lines
+from blueque.model.lines import Needs
 
 NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,10}", fullmatch=True)
 LOCKS = st.text(min_size=1, max_size=30).filter(lambda name: "\0" not in name and name.isprintable())

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from blueque import Client, protocol
+from blueque.model.units import Timing
 from blueque.process import host_name
-from blueque.settings import Timing
 
 GPU = "gpu-1.example.com"
 

@@ -17,17 +17,18 @@ from click.testing import CliRunner
 from running import Programs, outcome, patched, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
-from blueque import keys, process, protocol, task_log
+from blueque import process, protocol, task_log
 from blueque.attempt import Attempt
 from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.errors import NotOwner
-from blueque.log_line import Line
+from blueque.model import keys
+from blueque.model.log_line import Line
+from blueque.model.retry import Retry
+from blueque.model.units import Timing
 from blueque.publisher import Publisher
 from blueque.records import last_words
-from blueque.retry import Retry
-from blueque.settings import Timing
 from blueque.task_log import LogLine
 from blueque.trouble import Trouble
 

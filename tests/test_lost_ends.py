@@ -11,7 +11,8 @@ import redis as redis_py
 from handlers import WORK, beat_of, begin, ended, is_sound, ledger, let_go, running
 from running import Programs, is_there, until
 
-from blueque import Retry, keys
+from blueque import Retry
+from blueque.model import keys
 
 QUICK = ("--beat", "0.2s", "--lease", "1.5s")
 Rewind = Callable[..., None]

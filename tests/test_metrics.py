@@ -17,9 +17,10 @@ import redis as redis_py
 from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
-from blueque import Client, InvalidInput, __version__, exporter, exposition, histogram, keys, protocol
+from blueque import Client, InvalidInput, __version__, exporter, exposition, protocol
 from blueque.cli.metrics import collector
 from blueque.exposition import BOUNDS, Family, Sample
+from blueque.model import histogram, keys
 
 Q, NODE = "video", "host_1"
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "metrics"]

@@ -9,7 +9,8 @@ import time
 import forked
 import pytest
 
-from blueque import keys, process, protocol
+from blueque import process, protocol
+from blueque.model import keys
 
 DOCTOR = ("doctor", "--settle", "0.01")
 

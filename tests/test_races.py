@@ -9,7 +9,7 @@ import pytest
 from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import BluequeError
-from blueque.retry import Retry
+from blueque.model.retry import Retry
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
 FIELDS = {"queue": Q, "parameters": "in", "created": "5.5", "attempt": "1", "token": "token", "pid": "77"}

@@ -17,10 +17,11 @@ import redis as redis_py
 from clock import Clock
 from running import PATIENCE
 
-from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, recovery, settings
+from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, recovery
+from blueque.model import units
+from blueque.model.units import Timing
 from blueque.recovery import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
-from blueque.settings import Timing
 
 FAR = "far_7"
 ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}
@@ -553,7 +554,7 @@ def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_it
 
 
 def test_what_one_of_1_0_0_ran_elsewhere_is_never_given_up(redis, cli, judge, monkeypatch):
-    monkeypatch.setattr(settings, "LOST_AFTER", 0.2)
+    monkeypatch.setattr(units, "LOST_AFTER", 0.2)
     hold(redis, cli, token=None, identity=None)
     register(redis, "control_1")
     look_until(judge, lambda: not is_alive(cli, "control_1"))
@@ -601,7 +602,7 @@ def test_the_newest_reserved_entry_of_one_that_1_0_0_has_struck_off_waits_for_a_
     kill(redis)
     look_for(judge, LEASE)
     assert line(cli) == ["first"] and held(cli) == ["second"]
-    monkeypatch.setattr(settings, "LOST_AFTER", LEASE)
+    monkeypatch.setattr(units, "LOST_AFTER", LEASE)
     look_until(judge, lambda: line(cli) == ["second", "first"], "the end of that time")
     assert not cli.exists(f"blueque_listener_video_{FAR}")
 
@@ -621,7 +622,7 @@ def test_the_newest_entry_is_not_waited_for_when_1_0_0_cannot_be_about_to_run_it
 def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judge, monkeypatch):
     for task, status in (("first", "reserved"), ("second", "started"), ("third", "popped")):
         hold(redis, cli, task, status)
-    monkeypatch.setattr(settings, "LOST_AFTER", LEASE)
+    monkeypatch.setattr(units, "LOST_AFTER", LEASE)
     judge.step()
     assert line(cli) == [], "whoever struck it off may have been wrong"
     look_until(judge, lambda: fields(cli, "second")["status"] == "failed")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blueque import histogram
+from blueque.model import histogram
 from blueque.report import phrases, scales, svg, timeline
 from blueque.report.summary import Bar, Host, Timeline
 

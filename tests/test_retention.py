@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from blueque import Client, ended, keys, protocol
+from blueque import Client, ended, protocol
+from blueque.model import keys
+from blueque.model.units import Keep
 from blueque.protocol.pruning import Ended
 from blueque.scheduler import Scheduler
-from blueque.settings import Keep
 
 
 @pytest.fixture

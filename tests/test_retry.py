@@ -11,7 +11,7 @@ import pickle
 import pytest
 
 from blueque import InvalidInput, InvalidType, Retry
-from blueque.retry import DAY, class_names
+from blueque.model.retry import DAY, class_names
 
 POLICIES = [
     Retry(), Retry(0), Retry(max=5, backoff=60), Retry(backoff=0), Retry(factor=1), Retry(jitter=0), Retry(interruptions=0),

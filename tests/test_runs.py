@@ -13,14 +13,15 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, RunDropped, TooLarge, WrongRun, keys, protocol
+from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, RunDropped, TooLarge, WrongRun, protocol
 from blueque.listener import Listener
+from blueque.model import keys
+from blueque.model.ids import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
+from blueque.model.task import FIELDS
+from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
 from blueque.rows import Rows
-from blueque.settings import Timing
-from blueque.task import FIELDS
-from blueque.task_id import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
 from blueque.task_load import load
 
 FAR = 4e9

@@ -15,20 +15,9 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import (
-    Client,
-    InvalidInput,
-    InvalidType,
-    OldBatch,
-    RedisAway,
-    RunDropped,
-    TooLarge,
-    WrongRun,
-    keys,
-    process,
-    protocol,
-)
+from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, process, protocol
 from blueque.audit import audit
+from blueque.model import keys
 from blueque.protocol import transaction
 from blueque.rows import Rows
 from blueque.staging import owner_of

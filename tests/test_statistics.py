@@ -13,14 +13,15 @@ from click.testing import CliRunner
 from hypothesis import given, strategies
 from hypothesis import settings as settings_of_hypothesis
 
-from blueque import Client, InvalidInput, InvalidType, histogram, keys, protocol, settings, statistics
+from blueque import Client, InvalidInput, InvalidType, protocol, statistics
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.stats import drawn
 from blueque.config import parse
 from blueque.errors import ConfigRefused
-from blueque.retry import Retry
-from blueque.values import day_of
+from blueque.model import histogram, keys, units
+from blueque.model.encoding import day_of
+from blueque.model.retry import Retry
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
@@ -133,13 +134,13 @@ def test_what_another_program_has_put_among_the_numbers_is_left_out():
     ({}, None, 90), ({}, 30, 30), ({"BLUEQUE_STATISTICS_KEEP": "2w"}, 30, 14), ({"BLUEQUE_STATISTICS_KEEP": ""}, None, 90),
 ])
 def test_how_long_they_are_kept_is_said_by_the_environment_then_the_file(environ, file, days):
-    assert settings.statistics_keep(environ, file) == days
+    assert units.statistics_keep(environ, file) == days
 
 
 @pytest.mark.parametrize("text", ["0", "12h", "36h", "4000d", "long"])
 def test_what_is_no_number_of_days_is_refused(text):
     with pytest.raises(InvalidInput, match=r"^BLUEQUE_STATISTICS_KEEP: "):
-        settings.statistics_keep({"BLUEQUE_STATISTICS_KEEP": text})
+        units.statistics_keep({"BLUEQUE_STATISTICS_KEEP": text})
     with pytest.raises(ConfigRefused, match=r"line 2: statistics\.keep: "):
         parse(f'[statistics]\nkeep = "{text}"')
 

@@ -13,10 +13,11 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from blueque import Client, InvalidInput, InvalidType, SnapshotGone, arrow, keys, protocol, tables  # noqa: E402
-from blueque.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
-from blueque.places import STATUSES  # noqa: E402
-from blueque.snapshots import Slice  # noqa: E402
+from blueque import Client, InvalidInput, InvalidType, SnapshotGone, arrow, protocol, tables
+from blueque.model import keys  # noqa: E402
+from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
+from blueque.model.snapshot import Slice  # noqa: E402
+from blueque.model.states import STATUSES  # noqa: E402
 
 NODE, TOKEN = "host_7", "token-1"
 

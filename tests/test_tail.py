@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blueque import printed, tail
-from blueque.log_line import LINES
+from blueque.model.log_line import LINES
 from blueque.printed import MAX_LINE
 from blueque.publisher import progress_of
 from blueque.tail import HEAD, Tail

@@ -1,4 +1,4 @@
-"""Ids and keys of tasks: blueque.task_id, and what one call of enqueue or schedule makes of a key."""
+"""Ids and keys of tasks: blueque.model.ids, and what one call of enqueue or schedule makes of a key."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 import redis as redis_py
 from faults import Fault
 
-from blueque import Client, InvalidInput, TaskId, keys, protocol, task_id
+from blueque import Client, InvalidInput, TaskId, protocol
 from blueque.connection import Patience
+from blueque.model import ids as task_id
+from blueque.model import keys
 
 FAR = 4e9
 

@@ -71,7 +71,7 @@ def test_a_wish_that_cannot_be_granted_is_a_failure_like_any_other(seconds):
 
     record = record_of(error)
 
-    assert (record["status"], record["error_type"]) == ("failed", "blueque.verdicts.RetryLater")
+    assert (record["status"], record["error_type"]) == ("failed", "blueque.model.outcomes.RetryLater")
     assert "retry_after" not in record
 
 

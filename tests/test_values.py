@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from blueque import Client, InvalidInput, InvalidType, TooLarge, settings
-from blueque.values import Encoded, encode, quick_encoder, require_text_keys
+from blueque import Client, InvalidInput, InvalidType, TooLarge
+from blueque.model import units
+from blueque.model.encoding import Encoded, encode, quick_encoder, require_text_keys
 
 VALUES = [
     "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",
@@ -278,7 +279,7 @@ def test_a_pid_that_is_no_int_is_refused_and_nothing_is_written(client, state, p
     ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": ""}, "redis://r", "REDIS_URL"),
 ])
 def test_the_address_comes_from_the_environment_in_this_order(environ, url, source):
-    assert settings.redis_url(environ) == (url, source)
+    assert units.redis_url(environ) == (url, source)
 
 
 def test_an_address_given_comes_before_the_environment(server, monkeypatch):
@@ -298,26 +299,26 @@ def test_the_environment_is_read_when_a_client_is_made(server, monkeypatch):
     ("1w", 604800), ("1.5m", 90), ("1m30s", 90),
 ])
 def test_a_duration_is_written_as_people_do(text, seconds):
-    assert settings.parse_duration(text) == seconds
+    assert units.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "-1", "1y", "1h?", "h1", "1.h", "1e3", "inf", "nan", "1 hour"])
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(InvalidInput, match="is not a duration"):
-        settings.parse_duration(text)
+        units.parse_duration(text)
 
 
 @pytest.mark.parametrize(("text", "size"), [
     ("0", 0), ("65536", 65536), ("64KiB", 65536), ("64 kib", 65536), ("1.5MB", 1_500_000), ("10b", 10), ("1GiB", 2**30),
 ])
 def test_a_size_is_written_as_people_do(text, size):
-    assert settings.parse_size(text) == size
+    assert units.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "KiB", "-1", "1 TB", "1K", "1e3", "inf"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(InvalidInput, match="is not a size"):
-        settings.parse_size(text)
+        units.parse_size(text)
 
 
 def test_json_is_what_other_languages_read_too(queue, cli):

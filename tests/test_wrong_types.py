@@ -8,9 +8,10 @@ import os
 import forked
 import pytest
 
-from blueque import RedisRefused, keys, protocol
+from blueque import RedisRefused, protocol
 from blueque.connection import Redis
-from blueque.wrong_types import WrongTypes, empty, is_look
+from blueque.model import keys
+from blueque.model.wrong_types import WrongTypes, empty, is_look
 
 QUEUES = ["audio", "video"]
 # The keys of a queue, and what they are; one of a wrong type is a set, or a string if it should be a set.

@@ -20,9 +20,9 @@ from blueque import recovery as recovery_module
 from blueque.connection import Redis
 from blueque.errors import RedisAway
 from blueque.listener import Listener
+from blueque.model.task import Task
+from blueque.model.units import Timing
 from blueque.queue import Queue
-from blueque.settings import Timing
-from blueque.task import Task
 
 QUEUE = "q"
 ANOTHER = "r"                                          # a queue that has no listeners

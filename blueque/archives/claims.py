@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from blueque import keys, process, protocol
+from blueque import process, protocol
 from blueque.archives.layout import Directory
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
+from blueque.model import keys
 
 BEAT = 5.0                                             # seconds between two signs of life
 LEASE = 60.0                                           # seconds without one: it is dead

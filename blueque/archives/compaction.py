@@ -19,7 +19,7 @@ from blueque.archives import durable, layout, parquet
 from blueque.archives.layout import Directory, File
 from blueque.archives.picking import FILE_FIELDS
 from blueque.errors import ArchiveRefused
-from blueque.values import require_whole
+from blueque.model.encoding import require_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

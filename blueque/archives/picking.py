@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from blueque import arrow
-from blueque.columns import ARCHIVE_FIELDS, LISTED_AS
+from blueque.model.columns import ARCHIVE_FIELDS, LISTED_AS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,13 +15,13 @@ from blueque.archives.claims import Claim, Record
 from blueque.archives.layout import Directory
 from blueque.archives.window import ended_before, window
 from blueque.client import Client
-from blueque.columns import ARCHIVE_FIELDS
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput, RedisAway, RedisRefused
-from blueque.places import FINISHED
-from blueque.settings import parse_duration
-from blueque.snapshots import Slice, Snapshot, require_statuses
-from blueque.values import require_number, require_queue_name, require_whole
+from blueque.model.columns import ARCHIVE_FIELDS
+from blueque.model.encoding import require_number, require_queue_name, require_whole
+from blueque.model.snapshot import Slice, Snapshot, require_statuses
+from blueque.model.states import FINISHED
+from blueque.model.units import parse_duration
 
 BATCH = 250_000                                        # tasks
 KEEP = 3600                                            # seconds that a snapshot is held; a newer one is taken in time

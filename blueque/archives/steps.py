@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from itertools import chain, islice
 
-from blueque import keys, protocol
+from blueque import protocol
 from blueque.archives import durable, layout, parquet
 from blueque.archives.claims import Claim
 from blueque.archives.layout import Directory
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused
+from blueque.model import keys
 from blueque.protocol.archiving import MOST
 
 Tell = Callable[[int], object]                         # how many tasks so far

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueque import tables
 from blueque.connection import Redis
-from blueque.snapshots import Slice, Snapshot
+from blueque.model.snapshot import Slice, Snapshot
 
 _PROBE = 8                                             # entries in a row of which one will be a task with a time
 

@@ -15,7 +15,7 @@ from blueque.errors import BluequeError, InvalidInput
 
 if TYPE_CHECKING:
     from blueque.inspector import Inspector
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 
 class Outcome(NamedTuple):

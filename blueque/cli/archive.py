@@ -13,7 +13,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.progress import Line
 from blueque.cli.states import state_option
-from blueque.places import FINISHED
+from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
     from blueque.archives import Archived, Compacted, Progress

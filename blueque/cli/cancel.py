@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque import settings
 from blueque.cli import show
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
@@ -20,14 +19,15 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.show import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import InvalidInput, NotCancellable
-from blueque.places import FINISHED
+from blueque.model import units
+from blueque.model.states import FINISHED
 from blueque.survey import entered
 from blueque.wording import one_line
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.inspector import Inspector
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 UNFINISHED = ("pending", "scheduled", "reserved", "started")
 MOST = 10_000                                          # tasks at a time
@@ -257,7 +257,7 @@ def _judge(task: Task) -> Outcome:
 def _is_duration(word: str) -> bool:
     """Tell whether it is a duration. Ends the program if it may be the beginning of an id, as it is shown, as well."""
     try:
-        settings.parse_duration(word)
+        units.parse_duration(word)
     except InvalidInput:
         return False
     if re.fullmatch("[0-9a-f]{8,}", word):

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from blueque import hosts, settings
+from blueque import hosts
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.commands import amount
+from blueque.model import units
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
 _SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
@@ -173,28 +174,28 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     from blueque.cli.listener import KEEP  # here: it is much, and for this verb only
     from blueque.process import is_in_container
 
-    timing = settings.Timing()
+    timing = units.Timing()
     listener: dict[str, Any] = {
         "slots": 1, "select": "lottery" if is_lottery else "ordered",
-        "spool": settings.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "host": hosts.default_name(), "spool_limit": f"{settings.SPOOL_LIMIT:.0%}",
-        "log_limit": amount(settings.LOG_LIMIT), "keep": show.span(KEEP),
+        "spool": units.spool({**environ, "BLUEQUE_SPOOL": ""}),
+        "host": hosts.default_name(), "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
+        "log_limit": amount(units.LOG_LIMIT), "keep": show.span(KEEP),
         "beat": show.span(timing.beat), "lease": show.span(timing.lease),
         "lost_after": show.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
         "run": None, "exec": None, "task_redis": None, "until_empty": False, "max_runtime": None,
-        "log_format": settings.LOG_FORMATS[0],
+        "log_format": units.LOG_FORMATS[0],
         "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
-        "stall_limit": None, "memory_limit": None, "grace": show.span(settings.GRACE), "lead": 0,
+        "stall_limit": None, "memory_limit": None, "grace": show.span(units.GRACE), "lead": 0,
     }
     retention = {
         status: {"age": show.span(keep.age), **({} if keep.newest is None else {"newest": keep.newest})}
-        for status, keep in settings.RETENTION.items()
+        for status, keep in units.RETENTION.items()
     }
     return {
-        "max_bytes": settings.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
+        "max_bytes": units.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
         **{f"retention.{status}": keep for status, keep in retention.items()},
-        "statistics.keep": f"{settings.STATISTICS_KEEP} d", "show.redact": [],
-        "scheduler.log_format": settings.LOG_FORMATS[0],
+        "statistics.keep": f"{units.STATISTICS_KEEP} d", "show.redact": [],
+        "scheduler.log_format": units.LOG_FORMATS[0],
     }
 
 

@@ -16,12 +16,12 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.show import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import NotFinished
-from blueque.places import FINISHED, Place
-from blueque.settings import Keep
+from blueque.model.states import FINISHED, Place
+from blueque.model.units import Keep
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", True)]
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say which it would be.")

@@ -28,7 +28,7 @@ from blueque.json_text import as_json, as_text
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 
 @click.command()

@@ -20,11 +20,11 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
 from blueque.cli.states import state_option
 from blueque.cli.tasks import as_item
-from blueque.places import FINISHED, STATUSES
+from blueque.model.states import FINISHED, STATUSES
 from blueque.survey import entered
 
 if TYPE_CHECKING:
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 PATIENCE = 30.0                                        # seconds
 KEEP = 6 * 3600.0                                      # seconds for which an export may read, should its reader be slow

@@ -11,16 +11,16 @@ from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_words, usual_of
 from blueque.estimate import LATE
-from blueque.lines import parse_needs
-from blueque.places import HELD, LOST
-from blueque.settings import LEASE
-from blueque.task import FIELDS, Task
+from blueque.model.lines import parse_needs
+from blueque.model.states import HELD, LOST
+from blueque.model.task import FIELDS, Task
+from blueque.model.units import LEASE
 from blueque.wording import ago
 
 if TYPE_CHECKING:
     from blueque.inspector import Signs
+    from blueque.model.retry import Retry
     from blueque.redaction import Hide
-    from blueque.retry import Retry
 
 _NUMBERS = (
     "priority", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from blueque import settings
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
@@ -33,18 +32,19 @@ from blueque.cli.options import (
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
 from blueque.config import LIMITS, MAX_SLOTS, ON_TERM, shown_path
 from blueque.errors import InvalidInput
-from blueque.limits import fields
-from blueque.lines import require_resources
+from blueque.model import units
+from blueque.model.limits import fields
+from blueque.model.lines import require_resources
+from blueque.model.selection import NAMES, require_weight
+from blueque.model.units import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
 from blueque.process import is_in_container, keep_in_memory
 from blueque.rereading import ANSWER_TO, complete_environment
 from blueque.resources import GPU
-from blueque.selection import NAMES, require_weight
-from blueque.settings import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
-    from blueque.retry import Retry
+    from blueque.model.retry import Retry
 
 # Variables that a task inherits: programs other than blueque-listener go by them as well.
 _FOR_ALL = {f"BLUEQUE_{name}" for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")}
@@ -196,14 +196,14 @@ def command(
     _become_master({
         "queues": names, "select": select, "weights": weights, "slots": values.get("slots", 1),
         "redis_url": url, "url_source": source, "max_bytes": client.max_bytes,
-        "spool": values.get("spool") or settings.spool(), "keep": values.get("keep", KEEP),
+        "spool": values.get("spool") or units.spool(), "keep": values.get("keep", KEEP),
         "spool_limit": spool_limit, "log_limit": log_limit, "handlers": handlers,
         "limits": _held_to({**said.get("limits", {}), **limits}), "timing": _timing(config, options),
         "retry": policy.to_text() if policy else None, "on_term": on_term, "resources": amounts,
         "is_warm": values.get("warm", GPU not in amounts), "is_spawned": values.get("spawn", False),
         "preload": values.get("preload", ()), "of_queues": _of_queues(config, names, options.get("retry"), limits),
         "retention": client.retention_rules(names),
-        "statistics_keep": settings.statistics_keep(otherwise=config.statistics_keep), "config": config.path,
+        "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep), "config": config.path,
         "until_empty": values.get("until_empty", False), "max_runtime": values.get("max_runtime"),
         "log_format": values.get("log_format", LOG_FORMATS[0]),
         "host": values.get("host"), "task_redis": values.get("task_redis"),
@@ -259,7 +259,7 @@ def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
     said = config.listener
     otherwise = Timing(said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER))
     try:
-        return settings.timing(options.get("beat"), options.get("lease"), options.get("lost_after"), otherwise=otherwise)
+        return units.timing(options.get("beat"), options.get("lease"), options.get("lost_after"), otherwise=otherwise)
     except InvalidInput as error:
         named = " and ".join(name for name in Timing._fields if name in said)
         raise Failure(CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)) from error
@@ -277,8 +277,8 @@ def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, i
     """Return how much room the spool may take, and each file that a task prints to."""
     try:
         return (
-            options.get("spool_limit") or settings.spool_limit(otherwise=said.get("spool_limit")),
-            options.get("log_limit") or settings.log_limit(otherwise=said.get("log_limit")),
+            options.get("spool_limit") or units.spool_limit(otherwise=said.get("spool_limit")),
+            options.get("log_limit") or units.log_limit(otherwise=said.get("log_limit")),
         )
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error
@@ -314,7 +314,7 @@ def _of_queues(
 def _held_to(limits: Mapping[str, int | float | None]) -> list[int | float | None]:
     """Return the limits in the order of `Limits`."""
     most = [limits.get(name) for name in ("time_limit", "stall_limit", "memory_limit")]
-    return [*most, limits.get("grace", settings.GRACE), limits.get("lead", 0.0)]
+    return [*most, limits.get("grace", units.GRACE), limits.get("lead", 0.0)]
 
 
 def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:

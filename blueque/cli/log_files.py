@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from blueque import hosts, process, tail
 from blueque.attempt import Attempt
 from blueque.cli.failure import MISSING, USAGE, Failure
-from blueque.log_line import OURS
+from blueque.model.log_line import OURS
 from blueque.records import last_words
 from blueque.task_log import LogLine
 
 if TYPE_CHECKING:
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 
 def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:

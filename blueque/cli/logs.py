@@ -20,13 +20,13 @@ from blueque.cli.pace import progress_words, with_share
 from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
-from blueque.places import FINISHED, LOST
+from blueque.model.states import FINISHED, LOST
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 PACE = 0.5                                             # seconds between two looks
 SHOWN = 200                                            # lines on a terminal, if nothing else is said

@@ -14,14 +14,14 @@ from blueque.cli.states import state_option
 from blueque.cli.task_columns import COLUMNS, USUAL, chosen
 from blueque.cli.tasks import as_item
 from blueque.errors import InvalidInput
+from blueque.model.states import FINISHED, HELD
+from blueque.model.units import parse_duration
 from blueque.nodes import names_of
-from blueque.places import FINISHED, HELD
-from blueque.settings import parse_duration
 from blueque.survey import STATUSES, Choice, Listing, entered
 
 if TYPE_CHECKING:
     from blueque.inspector import Inspector
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 UNFINISHED = ("started", "reserved", "pending")
 MOST = 10_000                                          # that are listed at a time

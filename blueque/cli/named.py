@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli.failure import MISSING, Failure
-from blueque.values import require_queue_name
+from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated

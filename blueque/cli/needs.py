@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.errors import InvalidInput
-from blueque.lines import require_resources
+from blueque.model.lines import require_resources
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated

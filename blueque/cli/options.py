@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from blueque import settings
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
 from blueque.errors import ConfigRefused, InvalidInput
 from blueque.hosts import chosen_name, require_host_name
+from blueque.model import units
+from blueque.model.wrong_types import WrongTypes
 from blueque.version import __version__
-from blueque.wrong_types import WrongTypes
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
+    from blueque.model.retry import Retry
     from blueque.redaction import Hide
-    from blueque.retry import Retry
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -54,7 +54,7 @@ class Invocation:
         if self.url:
             return self.url, "--redis-url"
         said = (self.config.redis_url, self.config.path or "") if self.config.redis_url else None
-        return settings.redis_url(otherwise=said)
+        return units.redis_url(otherwise=said)
 
     def hider(self, reveals: bool) -> Hide:
         """Return what hides the secrets in parameters, or nothing."""
@@ -71,11 +71,11 @@ class Invocation:
 
         url, origin = self.address()
         try:
-            max_bytes = settings.max_bytes(otherwise=self.config.max_bytes)
+            max_bytes = units.max_bytes(otherwise=self.config.max_bytes)
         except InvalidInput as error:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
-            settings.statistics_keep()
+            units.statistics_keep()
             chosen_name()
         except InvalidInput as error:                  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error
@@ -99,7 +99,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
         if not isinstance(value, str):
             return float(value)
         try:
-            return settings.parse_duration(value)
+            return units.parse_duration(value)
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 
@@ -113,7 +113,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
         if not isinstance(value, str):
             return int(value)
         try:
-            return settings.parse_size(value)
+            return units.parse_size(value)
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 
@@ -125,7 +125,7 @@ class Room(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return settings.parse_room(str(value))
+            return units.parse_room(str(value))
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 
@@ -149,7 +149,7 @@ class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
-            return settings.parse_log_limit(str(value))
+            return units.parse_log_limit(str(value))
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 
@@ -160,7 +160,7 @@ class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
     name = "policy"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Retry:
-        from blueque.retry import Retry  # here: --help does without
+        from blueque.model.retry import Retry  # here: --help does without
 
         if isinstance(value, Retry):
             return value
@@ -328,6 +328,6 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
 
 
 log_format_option = click.option(
-    "--log-format", type=click.Choice(settings.LOG_FORMATS), default=settings.LOG_FORMATS[0], show_default=True,
+    "--log-format", type=click.Choice(units.LOG_FORMATS), default=units.LOG_FORMATS[0], show_default=True,
     help="What is written to standard error: lines of text, or a JSON object a line.",
 )

@@ -10,9 +10,9 @@ from blueque.estimate import Progress, bar, percent, read_progress, roughly, sec
 from blueque.wording import one_line
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.nodes import Node
     from blueque.statistics import Usual
-    from blueque.task import Task
 
 _BAR = 8
 

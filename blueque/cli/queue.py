@@ -16,7 +16,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.queues import limit, pause, resume
 from blueque.cli.show import Column, count
 from blueque.cli.states import state_option
-from blueque.places import FINISHED, STATUSES, WAITING
+from blueque.model.states import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
     Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),

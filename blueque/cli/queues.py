@@ -11,7 +11,7 @@ from blueque.cli import show
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import count
-from blueque.values import require_queue_name
+from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
     from blueque.inspector import Inspector

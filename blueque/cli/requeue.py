@@ -15,11 +15,11 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column, count
 from blueque.errors import NotFailed
-from blueque.places import LOST
+from blueque.model.states import LOST
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 

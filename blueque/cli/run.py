@@ -19,13 +19,13 @@ from blueque.cli.options import Invocation, json_option, limit_options, pass_inv
 from blueque.cli.tasks import as_item
 from blueque.cli.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
-from blueque.places import FINISHED
+from blueque.model.states import FINISHED
 from blueque.task_log import LogLine, Place
 from blueque.trouble import Trouble
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 LONG = 5.0                                             # seconds in line after which it says how to find out why
 

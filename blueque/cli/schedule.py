@@ -17,7 +17,7 @@ from blueque.cli.tasks import as_item
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 MOST = 10_000
 

@@ -20,7 +20,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given
-from blueque.settings import LOG_FORMATS
+from blueque.model.units import LOG_FORMATS
 
 if TYPE_CHECKING:
     from blueque.client import Client

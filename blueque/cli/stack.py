@@ -16,12 +16,12 @@ from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
-from blueque.log_line import OURS
+from blueque.model.log_line import OURS
 from blueque.stack import WORDS
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.task import Task
+    from blueque.model.task import Task
     from blueque.task_log import Place
 
 PATIENCE = 10.0                                        # seconds for its listener to answer

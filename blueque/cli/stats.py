@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque import histogram
 from blueque.cli import show
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column, span
 from blueque.errors import InvalidInput
 from blueque.estimate import roughly
-from blueque.settings import whole_days
+from blueque.model import histogram
+from blueque.model.units import whole_days
 
 if TYPE_CHECKING:
     from blueque.statistics import Durations, Numbers, Statistics

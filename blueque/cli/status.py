@@ -24,9 +24,9 @@ from blueque.survey import entered
 from blueque.version import __version__
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.nodes import Node
     from blueque.overview import Line, Overview
-    from blueque.task import Task
 
 MAX_ROWS = 10                                          # of running tasks, and of hosts
 MAX_QUEUES = 20                                        # on a terminal

@@ -10,9 +10,9 @@ from blueque.cli import show
 from blueque.cli.pace import left_of, progress_cell, progress_words
 from blueque.cli.show import Column
 from blueque.estimate import read_progress
-from blueque.places import FINISHED
+from blueque.model.states import FINISHED
+from blueque.model.task import Task
 from blueque.survey import STATUSES, entered
-from blueque.task import Task
 
 Rank = Callable[[Task, float], Any]
 

@@ -17,7 +17,7 @@ from blueque.survey import MAX_FOUND, MIN_PREFIX, entered
 
 if TYPE_CHECKING:
     from blueque.inspector import Inspector
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12

@@ -19,8 +19,8 @@ from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.inspector import Inspector
+    from blueque.model.task import Task
     from blueque.overview import Overview
-    from blueque.task import Task
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),

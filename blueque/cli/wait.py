@@ -16,7 +16,7 @@ from blueque.cli.tasks import as_item
 from blueque.errors import WaitTimedOut
 
 if TYPE_CHECKING:
-    from blueque.task import Task
+    from blueque.model.task import Task
 
 
 @click.command()

@@ -11,11 +11,11 @@ import click
 from blueque.cli import show
 from blueque.cli.actions import act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.lines import HIGHEST, LOWEST
+from blueque.model.lines import HIGHEST, LOWEST
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.queue import Queue
-    from blueque.task import Task
 
 
 @click.command(

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
-from blueque.columns import to_microseconds, to_whole
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import BatchTaken
+from blueque.model import keys
+from blueque.model.columns import to_microseconds, to_whole
+from blueque.model.encoding import CENTURY
 from blueque.protocol.attempt import Facts, flat
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.values import CENTURY
 
 STATES = ("claimed", "written", "published", "deleted")
 MOST = 100                                             # tasks to erase at once: WATCH gets slow with their square

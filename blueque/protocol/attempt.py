@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque import keys
 from blueque.connection import Command
 from blueque.errors import NotOwner
-from blueque.lines import DEFAULT, line_of, needs_of, priority_of
-from blueque.places import LOST
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of, needs_of, priority_of
+from blueque.model.states import LOST
 from blueque.protocol.events import Past
 
 Facts = Mapping[str, str | int | float] | None

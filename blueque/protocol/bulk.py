@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, pack
-from blueque.lines import line_of
+from blueque.model import keys
+from blueque.model.lines import line_of
 from blueque.protocol.attempt import make_known
 from blueque.protocol.looks import absence, absence_of_keys
 from blueque.protocol.submit import Options, new_fields

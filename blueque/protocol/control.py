@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
-from blueque.lines import line_of
+from blueque.model import keys
+from blueque.model.lines import line_of
 from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
 from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact

@@ -10,10 +10,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from blueque import histogram, keys
 from blueque.connection import Command, Redis
-from blueque.places import LOST
-from blueque.values import count_of, day_of
+from blueque.model import histogram, keys
+from blueque.model.encoding import count_of, day_of
+from blueque.model.states import LOST
 
 FIRST, RECENT = 20, 80                                 # how many events of a task are kept, of its first and of its last
 IN_STREAM = 10_000                                     # of a queue, about

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import FeedTaken, InvalidInput
+from blueque.model import keys
 from blueque.protocol.attempt import flat
 from blueque.protocol.bulk import Batch
 from blueque.protocol.transaction import Answer, Change, transact

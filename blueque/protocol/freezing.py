@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Look, Redis
+from blueque.model import keys
+from blueque.model.snapshot import Slice
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.snapshots import Slice
 
 _LISTS: dict[str, Callable[[str], str]] = {
     "pending": keys.pending, "complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque import keys
 from blueque.connection import Look
+from blueque.model import keys
 from blueque.protocol.events import FIELDS
 
 OWNERSHIP = (

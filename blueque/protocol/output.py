@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
-from blueque.log_line import LINES, OURS, Line
+from blueque.model import keys
+from blueque.model.log_line import LINES, OURS, Line
 from blueque.protocol.attempt import owned
 from blueque.protocol.looks import ownership
 from blueque.protocol.transaction import Answer, Change, transact

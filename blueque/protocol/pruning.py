@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.lines import DEFAULT, line_of
+from blueque.model import keys
+from blueque.model.encoding import CENTURY
+from blueque.model.lines import DEFAULT, line_of
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.values import CENTURY
 
 FARTHEST = 1000                                        # from its turn that a task in the line of 1.0.0 is looked for
 _ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.lines import needs_of
+from blueque.model import keys
+from blueque.model.encoding import day_of
+from blueque.model.lines import needs_of
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.values import day_of
 
 DAY = 86400.0
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
-from blueque.lines import line_of
-from blueque.places import LOST
+from blueque.model import keys
+from blueque.model.encoding import DIGITS, count_of
+from blueque.model.lines import line_of
+from blueque.model.retry import Retry
+from blueque.model.states import LOST
 from blueque.protocol.attempt import (
     IDENTITY,
     OUTCOME,
@@ -24,8 +26,6 @@ from blueque.protocol.attempt import (
 )
 from blueque.protocol.events import FIELDS, after, count, event, past_of
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.retry import Retry
-from blueque.values import DIGITS, count_of
 
 
 def recover(

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
-from blueque.lines import DEFAULT, line_of
-from blueque.places import FINISHED, LISTS, MARK, STATUSES, TYPES, WHEREABOUTS, Entry, Place, Whereabouts, home, may_hold
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of
+from blueque.model.states import (
+    FINISHED,
+    LISTS,
+    MARK,
+    STATUSES,
+    TYPES,
+    WHEREABOUTS,
+    Entry,
+    Place,
+    Whereabouts,
+    home,
+    may_hold,
+)
 from blueque.protocol.attempt import make_known, stand
 from blueque.protocol.transaction import Answer, Change, transact
 

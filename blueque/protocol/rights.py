@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blueque import keys
 from blueque.connection import Command, Redis, exchange, raise_refusal
 from blueque.errors import CLUSTER, RedisRefused
+from blueque.model import keys
 from blueque.protocol.transaction import prove
 
 # Each with what Redis wants to see behind the key before it looks at the rights.

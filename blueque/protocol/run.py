@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blueque import keys
 from blueque.connection import Command, Redis
+from blueque.model import keys
 from blueque.protocol.attempt import (
     IDENTITY,
     OUTCOME,

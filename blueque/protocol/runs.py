@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash, pack
 from blueque.errors import RunDropped, WrongRun
+from blueque.model import keys
+from blueque.model.ids import octets_of, shards_of
+from blueque.model.run import Record, parse, require_same
 from blueque.protocol.bulk import Batch, NewTasks, pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.run_fields import Record, parse, require_same
-from blueque.task_id import octets_of, shards_of
 
 IDENTITY = ("run", "queue", "kind", "state", "created")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
+from blueque.model import keys
 from blueque.protocol.membership import STANDING, Standing, order_of
 from blueque.protocol.transaction import Answer, Change, transact
 

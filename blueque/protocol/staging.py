@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis, as_hash, pack
 from blueque.errors import OldBatch, RunDropped, WrongRun
-from blueque.lines import DEFAULT, line_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of
+from blueque.model.run import Record, parse
 from blueque.protocol.attempt import make_known
 from blueque.protocol.bulk import NewTasks, hashes
 from blueque.protocol.runs import IDENTITY, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.run_fields import Record, parse
 
 KINDS = ("staged", "stream")
 

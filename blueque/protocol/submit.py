@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
-from blueque.lines import line_of
+from blueque.model import keys
+from blueque.model.encoding import CENTURY
+from blueque.model.lines import line_of
 from blueque.protocol.attempt import flat, make_known, stand
 from blueque.protocol.events import FIELDS, after, count, tell_task
 from blueque.protocol.looks import absence, absence_of_keys
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.values import CENTURY
 
 Options = Mapping[str, str | int | float] | None       # further fields of a new task
 

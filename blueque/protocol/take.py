@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque import keys
 from blueque.connection import Command, Connection, Look, Redis, as_hash, name_refused, raise_refusal
 from blueque.errors import NotFree, NotRegistered
-from blueque.lines import DEFAULT, Needs, line_of, needs_of
+from blueque.model import keys
+from blueque.model.encoding import count_of
+from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.protocol.attempt import flat, stand
 from blueque.protocol.events import after, event, past_of, waited
 from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
-from blueque.values import count_of
 
 
 class Popped(NamedTuple):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blueque import keys
 from blueque.connection import Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
-from blueque.lines import DEFAULT, line_of, needs_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.protocol.attempt import flat, stand
 from blueque.protocol.events import FIELDS, event
 from blueque.protocol.transaction import Answer, Change, transact

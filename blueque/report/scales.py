@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque import histogram
+from blueque.model import histogram
 from blueque.report.phrases import day, month, short, span, tick
 
 MINUTE, HOUR, DAY = 60, 3600, 86400

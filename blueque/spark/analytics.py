@@ -11,8 +11,8 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from blueque import histogram as buckets
 from blueque.errors import InvalidInput
+from blueque.model import histogram as buckets
 from blueque.spark.measures import bucket, column, measured, names, ordered
 
 STATUSES = ("complete", "failed", "cancelled")

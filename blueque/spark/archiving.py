@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque import arrow, settings
+from blueque import arrow
 from blueque.archives import compaction, durable, layout, parquet, picking, reading
 from blueque.archives.compaction import MIN_FILES, TARGET, Compacted, merge
 from blueque.archives.compaction import compact as compact_with
@@ -25,12 +25,13 @@ from blueque.archives.run import Archived, Work
 from blueque.archives.run import archive as archive_with
 from blueque.archives.run import write as write_here
 from blueque.client import Client
-from blueque.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BluequeError, Contended
 from blueque.hosts import host_name
-from blueque.places import FINISHED
-from blueque.snapshots import SLICE, Slice, Snapshot
+from blueque.model import units
+from blueque.model.columns import ARCHIVE_FIELDS, COLUMNS
+from blueque.model.snapshot import SLICE, Slice, Snapshot
+from blueque.model.states import FINISHED
 from blueque.spark import executors, jobs
 from blueque.spark.reader import PATIENCE, TYPES
 
@@ -57,7 +58,7 @@ def archive(
     older_than: seconds since their end, or as "7d". limit: how many tasks at most.
     Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another reason.
     """
-    address = settings.redis_url()[0] if url is None else url
+    address = units.redis_url()[0] if url is None else url
     return archive_with(
         queue, directory, older_than=older_than, limit=limit, statuses=statuses, url=address,
         engine=lambda redis, work: _write(spark, address, redis, work),

@@ -17,13 +17,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
-from blueque.run_fields import Record, require_same
+from blueque.model.encoding import require_time
+from blueque.model.run import Record, require_same
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sessions import activate
 from blueque.spark.sink import ForAll, Sink, parse, write_options
 from blueque.spark.writer import COUNTS, KEEP_RANDOM, join_staging, open_run, open_staging, warn_of_replay
-from blueque.values import require_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

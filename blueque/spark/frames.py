@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.lines import HIGHEST, LOWEST
+from blueque.model.encoding import LAST_SECOND
+from blueque.model.ids import MAX_KEY_BYTES, RUN_NAMESPACE
+from blueque.model.lines import HIGHEST, LOWEST
 from blueque.spark.layout import Layout, shown
-from blueque.task_id import MAX_KEY_BYTES, RUN_NAMESPACE
-from blueque.values import LAST_SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.lines import HIGHEST, LOWEST
+from blueque.model.encoding import LAST_SECOND
+from blueque.model.ids import MAX_KEY_BYTES
+from blueque.model.lines import HIGHEST, LOWEST
 from blueque.rows import Rows
 from blueque.spark import json_texts
 from blueque.spark.sink import Sink
-from blueque.task_id import MAX_KEY_BYTES
-from blueque.values import LAST_SECOND
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType

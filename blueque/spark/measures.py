@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from blueque import histogram
 from blueque.errors import InvalidInput, InvalidType
+from blueque.model import histogram
 
 _BETWEEN = "case when {to} < {since} then 0D else (unix_micros({to}) - unix_micros({since})) / 1e6D end"
 # Each with the columns that it needs, and what it is. Their names have an underscore: a table has a column `run`.

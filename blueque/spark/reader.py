@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from blueque import settings
 from blueque.client import Client
-from blueque.columns import COLUMNS, require_fields
 from blueque.errors import BluequeError, InvalidInput, InvalidType
-from blueque.places import STATUSES
-from blueque.snapshots import Slice, require_keep, require_queues, require_statuses
-from blueque.values import require_whole
+from blueque.model import units
+from blueque.model.columns import COLUMNS, require_fields
+from blueque.model.encoding import require_whole
+from blueque.model.snapshot import Slice, require_keep, require_queues, require_statuses
+from blueque.model.states import STATUSES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def read(
 
     status: one, or several; all if left out. Which tasks these are is settled for all at one instant, when Spark plans the
     query; what is told of each is read later, so its `status` may be another by then: `listed_as` has that of the instant.
-    fields: names of columns, see blueque.columns; None: all but `other`. Few columns are read much faster.
+    fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read much faster.
     partitions: about how many; None: one for each 50,000 tasks of a status.
     missing: what becomes of an entry whose task is gone: no row ("drop"), or one with no more than its id ("null").
     url: as for `blueque.Client`, and for the workers too, wherever they run.
@@ -62,7 +62,7 @@ def read(
     Warns of a queue that Redis does not know, which is perhaps mistyped. Raises InvalidInput, InvalidType.
     """
     wish = Wish(
-        url=settings.redis_url()[0] if url is None else url,
+        url=units.redis_url()[0] if url is None else url,
         queues=tuple(require_queues(queue)),
         statuses=tuple(require_statuses(status)),
         fields=require_fields(fields),
@@ -139,7 +139,7 @@ def parse(options: Mapping[str, str]) -> Wish:
         raise InvalidInput("the option 'queue' is needed: the name of a queue, or a JSON list of names")
     partitions = given.get("partitions")
     return Wish(
-        url=given.get("url") or settings.redis_url()[0],
+        url=given.get("url") or units.redis_url()[0],
         queues=tuple(require_queues(_names(given["queue"]))),
         statuses=tuple(require_statuses(_words(given["status"]) if "status" in given else STATUSES)),
         fields=require_fields(_words(given["fields"]) if "fields" in given else None),

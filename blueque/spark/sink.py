@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from blueque.client import Client
 from blueque.errors import InvalidInput
-from blueque.lines import require_lock, require_resources
+from blueque.model.encoding import require_queue_name, require_run_name, require_time, require_whole
+from blueque.model.lines import require_lock, require_resources
+from blueque.model.retry import Retry
+from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
 from blueque.queue import require_retry
-from blueque.retry import Retry
-from blueque.settings import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
-from blueque.values import require_queue_name, require_run_name, require_time, require_whole
 
 SHARDS = 32                                            # so that tasks of Spark that write at a time seldom meet in one
 MAX_SHARDS = 1024

@@ -22,15 +22,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput, RunDropped
+from blueque.model.encoding import Encoded
+from blueque.model.run import Record
 from blueque.rows import Rows
-from blueque.run_fields import Record
 from blueque.runs import KeyedRun
 from blueque.spark.chunks import by_shard, split
 from blueque.spark.jobs import telling, told
 from blueque.spark.layout import Layout, lay_out, read
 from blueque.spark.sink import Sink, parse
 from blueque.staging import Staging, owner_of
-from blueque.values import Encoded
 
 if TYPE_CHECKING:
     import pyarrow as pa

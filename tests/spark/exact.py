@@ -6,7 +6,7 @@ from collections import Counter
 
 import redis as redis_py
 
-from blueque import keys
+from blueque.model import keys
 
 
 def pending(cli: redis_py.Redis, queue: str = "render") -> Counter[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
-from blueque.columns import COLUMNS, DEFAULT_FIELDS
+from blueque.model.columns import COLUMNS, DEFAULT_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

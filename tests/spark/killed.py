@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque import keys
 from blueque.embedded import running_server
+from blueque.model import keys
 from blueque.spark.sessions import activate
 from spark import mishaps
 from spark.conftest import FAST

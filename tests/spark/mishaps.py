@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from blueque import batches, protocol
-from blueque.settings import redis_url
+from blueque.model.units import redis_url
 from blueque.spark import datasource
 
 CHUNK = 500                                            # rows that the naive way writes at a time

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import redis as redis_py
 
-from blueque import keys
 from blueque.connection import pack
+from blueque.model import keys
 
 NOON = 1795176000.0                                    # 20 November 2026, 12:00 UTC
 DAY = 86400.0

@@ -18,8 +18,9 @@ from pyspark.errors import PySparkException
 from running import ROOT, Programs, until
 
 import blueque.spark as bs
-from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, keys, protocol
+from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
 from blueque.archives import compaction, durable, layout, reading
+from blueque.model import keys
 from blueque.spark import archiving, executors
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.rows import MAX_ROWS, Rows
 from blueque.spark.chunks import by_shard, split
-from blueque.task_id import ids_of_run_keys, shard_of
 
 
 def rows(first, count, size=10, **columns):

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from running import until
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, keys, process
+from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun, process
+from blueque.model import keys
 from blueque.running_task import RunningTask
 from blueque.spark import enqueueing, frames, gateway, sink
 from blueque.spark.layout import lay_out, read

@@ -10,8 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque import InvalidInput, InvalidType, keys
-from blueque.columns import DEFAULT_FIELDS
+from blueque import InvalidInput, InvalidType
+from blueque.model import keys
+from blueque.model.columns import DEFAULT_FIELDS
 from blueque.spark import reader
 from spark.seeds import NODE, NOON, seed, task_id
 

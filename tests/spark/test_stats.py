@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType
-from blueque import histogram as buckets
+from blueque.model import histogram as buckets
 from spark.frames import frame
 
 DAY = 86400

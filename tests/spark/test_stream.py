@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import blueque.spark as bs
-from blueque import keys
+from blueque.model import keys
 from spark import mishaps
 from spark.exact import is_exact, leftovers, pending
 from spark.test_enqueue import Q, mishap  # the fixture

@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import blueque.spark as bs
-from blueque import JobFailed, RedisAway, keys
+from blueque import JobFailed, RedisAway
+from blueque.model import keys
 from blueque.spark import enqueueing
 from spark import mishaps
 from spark.exact import is_exact, pending

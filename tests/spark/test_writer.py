@@ -19,8 +19,8 @@ from blueque import (
     RunDropped,
     TooLarge,
     WrongRun,
-    keys,
 )
+from blueque.model import keys
 from blueque.spark import datasource, enqueueing, jobs
 from spark.exact import is_exact, leftovers, pending
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.values import require_number, require_whole
+from blueque.model.encoding import require_number, require_whole
 
 DAY = 86400.0
 MOST = 1_000_000                                       # of failures and of interruptions

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.values import LAST_SECOND
+from blueque.model.encoding import LAST_SECOND
 
 FIRST_SECOND = -62135596800.0                          # of the year 1
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from blueque.errors import InvalidInput
-from blueque.settings import GRACE, parse_duration, parse_size
-from blueque.values import CENTURY, require_number, require_whole
+from blueque.model.encoding import CENTURY, require_number, require_whole
+from blueque.model.units import GRACE, parse_duration, parse_size
 
 # The fields of a task, in the order of Limits: lowest and highest. A float is in seconds, an int in bytes.
 _RANGES: dict[str, tuple[float, float] | tuple[int, int]] = {

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Sequence
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.settings import parse_duration
-from blueque.values import require_number
+from blueque.model.encoding import require_number
+from blueque.model.units import parse_duration
 
 MAX_KEY_BYTES = 1000
 DEFAULT_KEEP = "1d"

@@ -6,10 +6,10 @@ that catches the errors of its own calls of Blueque, with `except BluequeError`,
 
 from __future__ import annotations
 
-from blueque.values import require_number
+from blueque.model.encoding import require_number
 
 # What Redis calls the type of such an error: names in Redis outlive those of our modules. See `retry.class_name`.
-_MODULE = "blueque.verdicts"
+_MODULE = "blueque.model.outcomes"
 
 
 class Fail(Exception):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.settings import parse_size
+from blueque.model.units import parse_size
 
 LOWEST, HIGHEST = -100, 100
 MAX_AMOUNT = 2**60

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.places import STATUSES
-from blueque.values import require_number, require_queue_name
+from blueque.model.encoding import require_number, require_queue_name
+from blueque.model.states import STATUSES
 
 SLICE = 50_000                                         # ids
 

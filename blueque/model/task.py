@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blueque.errors import InvalidInput
-from blueque.retry import Retry
-from blueque.values import decode
+from blueque.model.encoding import decode
+from blueque.model.retry import Retry
 
 # The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in Redis.
 FIELDS: dict[str, Callable[[str], Any]] = {

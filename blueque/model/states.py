@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from blueque import keys
-from blueque.lines import DEFAULT, line_of
+from blueque.model import keys
+from blueque.model.lines import DEFAULT, line_of
 
 WAITING = ("pending", "scheduled")
 FINISHED = ("complete", "failed", "cancelled")
