@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from blueque import gauge, plain_files
 from blueque.exit_records import usable, usable_ending
 from blueque.plain_files import NotPlain, remove, replace, write_whole
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 log = logging.getLogger("blueque")
 

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import checkup, commands
+from blueque import checkup
 from blueque.cli import show
 from blueque.cli.show import count
-from blueque.estimate import roughly
 from blueque.feeds import state_of
+from blueque.text import hints
+from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -129,18 +130,18 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
             for state in ("silent", "draining", "paused") if state in states
         ]
         waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
-        why = f"blueque why {show.short_id(line.first)}" if line.first else commands.serve(line.queue)
+        why = f"blueque why {show.short_id(line.first)}" if line.first else hints.serve(line.queue)
         yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)
     if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
         waits = f", and {line.pending} pending" if line.pending else ""
         sentence = f"paused {pause_words(line, now)}{waits}"
-        yield Concern(line.queue, "paused", sentence, commands.of_queue("resume", line.queue))
+        yield Concern(line.queue, "paused", sentence, hints.of_queue("resume", line.queue))
     if line.max_concurrency == 0 and line.pending:
-        command = commands.of_queue("limit", line.queue, "none")
+        command = hints.of_queue("limit", line.queue, "none")
         yield Concern(line.queue, "limit", f"{line.pending} pending, and 0 may run", command)
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
-        what = f"{count(misfit.tasks, 'pending task')} {need} {commands.words_of(misfit.needs)}, which no listener has"
+        what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
         yield Concern(line.queue, "never_fits", what, f"blueque why {show.short_id(misfit.first)}")
 
 
@@ -188,7 +189,7 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
     for record in records:
         state, since = state_of(record, now)
         stands = f"feed {record['feed']} has stood still for {show.span(None if since is None else now - since)}"
-        command = commands.of_queue("feeds", record["queue"])
+        command = hints.of_queue("feeds", record["queue"])
         if state == "silent":
             sentence = f"{stands}, {show.short_node(record.get('node', '?'))} is silent"
             yield Concern(record["queue"], "feed_silent", sentence, command)
@@ -207,7 +208,7 @@ def _of_silence(nodes: Sequence[Node]) -> str:
 
 def _about_silent(line: Line, nodes: Sequence[Node]) -> str:
     if any(node.held for node in nodes):
-        return f"{commands.serve(line.queue)}, on that host with its spool"
+        return f"{hints.serve(line.queue)}, on that host with its spool"
     return f"blueque node show {shlex.quote(show.short_node(nodes[0].id))}" if len(nodes) == 1 else "blueque node ls"
 
 

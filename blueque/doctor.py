@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup, commands, overview, process
+from blueque import audit, checkup, overview, process
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection import Redis
@@ -17,7 +17,8 @@ from blueque.leftovers import Leftover, Leftovers
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
 from blueque.nodes import Node, is_process_gone
-from blueque.wording import count, span
+from blueque.text import hints
+from blueque.text.format import count, span
 
 log = logging.getLogger("blueque")
 
@@ -83,7 +84,7 @@ class Doctor:
         for queue, record in zip(queues, inspector.archiving(queues) if queues else (), strict=True):
             age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
             if record and age > checkup.FORGOTTEN:
-                way_out = commands.of_queue("archive", queue, shlex.quote(record.get("directory", "DIRECTORY")))
+                way_out = hints.of_queue("archive", queue, shlex.quote(record.get("directory", "DIRECTORY")))
                 what = f"queue {queue}: batch {record.get('batch')} of its archive is {record.get('state')}"
                 who = record.get("by", "somebody")
                 sentence = f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
@@ -96,14 +97,14 @@ def _of_gone(task: Task, has_listener: bool) -> Check:
     if has_listener:
         who = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
     else:
-        who = f"a listener of the queue here with its spool reports its end: {commands.serve(task.queue or '')}."
+        who = f"a listener of the queue here with its spool reports its end: {hints.serve(task.queue or '')}."
     return Check("process", "warn", f"{what}; {who}")
 
 
 def _of_run(left: Leftover) -> Check:
     """Say what is left of a run. Only what is decided is work that waits; the rest costs memory."""
     what, since = f"queue {left.queue}: run {left.run}", f"for {span(left.age)}"
-    way_out = commands.of_queue("gc", left.queue)
+    way_out = hints.of_queue("gc", left.queue)
     if left.way == "finish":
         chunks = count(left.record["unpublished"], "chunk")
         sentence = f"{what} has been decided {since}, and {chunks} of its tasks are not in line: {way_out}"
@@ -113,5 +114,5 @@ def _of_run(left: Leftover) -> Check:
         sentence = f"{what} has not chosen {chunks} that were staged for it, and lie there {since}"
         return Check("runs", "ok", f"{sentence}: {way_out} discards them.")
     staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
-    way_out = commands.drop_run(left.queue, left.run)
+    way_out = hints.drop_run(left.queue, left.run)
     return Check("runs", "ok", f"{what} has been open {since}{staged}. If nobody will end it: {way_out}.")

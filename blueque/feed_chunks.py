@@ -17,7 +17,7 @@ from blueque.parquet_rows import ParquetRows, count_rows
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
-from blueque.wording import count
+from blueque.text.format import count
 
 MAX_BYTES = 4 << 20                                    # of parameters in a chunk: Redis does nothing else meanwhile
 COUNTED = 1000                                         # files whose rows are counted beforehand, for the progress

@@ -15,7 +15,7 @@ import time
 from typing import NamedTuple
 
 from blueque.plain_files import open_plain
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 NAME = "progress.live"
 MAX_WORDS = 470                                        # bytes

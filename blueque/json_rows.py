@@ -12,8 +12,8 @@ from typing import IO, NoReturn, cast
 from blueque.backlog import BacklogFile
 from blueque.backlog_rows import Block, Encoded, Rows, Shape, chosen, column, key_of
 from blueque.errors import BacklogRefused, InvalidInput, TooLarge
-from blueque.json_text import as_json
 from blueque.model.encoding import quick_encoder
+from blueque.text.json_errors import as_json
 
 _LINES, _BYTES = 1000, 1 << 20                         # that are read at a time
 _LONGEST = 64 << 20                                    # bytes of a line; a file that is no text may be one line

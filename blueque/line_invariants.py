@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from blueque import commands
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
 from blueque.picture import Finding, LineSeen, Picture
+from blueque.text import hints
 from blueque.waiting import lacking
 
 MANY = 100                                             # lines that a listener looks at in one go
@@ -82,7 +82,7 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
     lack = lacking(needs, list(living.values()))
     if living and lack is not None:
         verb = "needs" if seen.length == 1 else "need"
-        sentence = f"{_tasks(seen.length)} of queue {queue} {verb} {commands.amounts(needs.resources)} and can never start,"
+        sentence = f"{_tasks(seen.length)} of queue {queue} {verb} {hints.amounts(needs.resources)} and can never start,"
         sentence += f" the first is {seen.first}: {_lacking(needs, lack, living)}"
         yield found("stuck", key, sentence, None, seen.first)
 
@@ -95,7 +95,7 @@ def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
         return "no listener of that queue has all of it."
     if not most:
         return f"no listener of that queue has any {lack}."
-    return f"the most {lack} that a listener of that queue has is {commands.amount(most)}, {best}."
+    return f"the most {lack} that a listener of that queue has is {hints.amount(most)}, {best}."
 
 
 def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_work: bool) -> Iterator[Finding]:
@@ -107,10 +107,10 @@ def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_w
     if max_concurrency is not None and not max_concurrency.isdecimal():
         yield found("settings", f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.")
     elif max_concurrency is not None and int(max_concurrency) == 0 and has_work:
-        command = commands.of_queue("limit", queue, "N")
+        command = hints.of_queue("limit", queue, "N")
         yield found("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
     if paused is not None and not _is_time(paused):
-        command = commands.of_queue("resume", queue)
+        command = hints.of_queue("resume", queue)
         yield found("settings", f"queue {queue} is paused since {paused!r}, which is no time: {command}")
 
 

@@ -14,7 +14,7 @@ from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 log = logging.getLogger("blueque")
 

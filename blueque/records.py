@@ -12,7 +12,7 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import printable, require_number
 from blueque.model.outcomes import Fail, HandBack, RetryLater
 from blueque.model.retry import MAX_NAME, class_name, class_names
-from blueque.wording import one_line, size
+from blueque.text.format import one_line, size
 
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
 HANDED_BACK = 75                                       # exit code of a program that gives itself back: EX_TEMPFAIL

@@ -17,9 +17,9 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
-from blueque.commands import amount as amount_text
 from blueque.errors import SpoolRefused
 from blueque.model.lines import write_needs
+from blueque.text.hints import amount as amount_text
 
 log = logging.getLogger("blueque")
 

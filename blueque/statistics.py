@@ -14,10 +14,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from blueque.connection import Command, Redis, as_hash
-from blueque.estimate import read_progress
 from blueque.model import histogram, keys
 from blueque.model.encoding import day_of, require_whole
 from blueque.model.states import LOST
+from blueque.text.eta import read_progress
 
 if TYPE_CHECKING:
     from blueque.model.task import Task

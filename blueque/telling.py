@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from blueque.gauge import Told
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 _SHOWN = 40                                            # characters of what was told wrongly
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import commands, process
+from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import usual_of
 from blueque.cli.show import count
@@ -17,6 +17,7 @@ from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import FINISHED, HELD
 from blueque.nodes import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.survey import LATE, OVERDUE, entered
+from blueque.text import hints
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -120,7 +121,7 @@ def _process_gone(task: Task, node: Node | None) -> Reason:
     what = f"It does not run any more: process {task.pid} is gone from this host. Its end is not recorded yet"
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: a listener of {task.queue} here with its spool does that."
-        return Reason("process_gone", sentence, commands.serve(task.queue or ""))
+        return Reason("process_gone", sentence, hints.serve(task.queue or ""))
     sentence = f"{what}: its listener {show.short_node(node.id)} does that at its next beat. If it stays so, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
@@ -139,11 +140,11 @@ def _silent(its: Inquiry, node: Node) -> Reason:
 def _staged(its: Inquiry) -> Reason:
     what, queue = f"It is staged for run {its.task.run}, which", its.task.queue or ""
     if its.staged == "committing":
-        return Reason("staged", f"{what} is decided, and being put in line.", commands.of_queue("gc", queue))
+        return Reason("staged", f"{what} is decided, and being put in line.", hints.of_queue("gc", queue))
     if its.staged == "open":
         return Reason("staged", f"{what} is not decided: all of its tasks are put in line then, or none.",
-                      commands.of_queue("runs", queue))
-    return Reason("staged", f"{what} was decided without it, or dropped: it never runs.", commands.of_queue("gc", queue))
+                      hints.of_queue("runs", queue))
+    return Reason("staged", f"{what} was decided without it, or dropped: it never runs.", hints.of_queue("gc", queue))
 
 
 def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
@@ -177,7 +178,7 @@ def _pause(its: Inquiry) -> Iterator[Reason]:
     since = "" if its.pause.since is None else f" for {show.span(max(its.now - its.pause.since, 0.0))}"
     why = f": {its.pause.reason}" if its.pause.reason else ""
     sentence = f"Queue {its.task.queue} {'has been' if since else 'is'} paused{since} by {its.pause.by or 'somebody'}{why}."
-    yield Reason("paused", sentence, commands.of_queue("resume", its.task.queue or ""))
+    yield Reason("paused", sentence, hints.of_queue("resume", its.task.queue or ""))
 
 
 def _limit(its: Inquiry) -> Iterator[Reason]:
@@ -186,7 +187,7 @@ def _limit(its: Inquiry) -> Iterator[Reason]:
     runs = _list_of(its, its.counted)
     verb = "runs" if its.room.taken == 1 else "run"
     sentence = f"Queue {its.task.queue} may run {count(its.room.limit or 0, 'task')} at a time, and {its.room.taken} {verb}"
-    yield Reason("limit", f"{sentence}{runs}.", commands.of_queue("limit", its.task.queue or "", "N"))
+    yield Reason("limit", f"{sentence}{runs}.", hints.of_queue("limit", its.task.queue or "", "N"))
 
 
 def _lock(its: Inquiry) -> Iterator[Reason]:
@@ -222,7 +223,7 @@ def _listeners(its: Inquiry) -> Iterator[Reason]:
     if not takers and paused:
         hosts = ", ".join(paused[:MOST_NAMES]) + (" and others" if len(paused) > MOST_NAMES else "")
         sentence = f"The listeners of {queue} on {hosts} are paused."
-        yield Reason("no_listener", sentence, commands.resume_node(paused[0]))
+        yield Reason("no_listener", sentence, hints.resume_node(paused[0]))
     elif not takers:
         yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", _serve(its))
     elif its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
@@ -236,7 +237,7 @@ def _takers(its: Inquiry) -> list[Node]:
 
 def _serve(its: Inquiry) -> str:
     """Return the command that starts a listener that could run the task."""
-    return commands.serve(its.task.queue or "", its.needs.resources if its.needs is not None else ())
+    return hints.serve(its.task.queue or "", its.needs.resources if its.needs is not None else ())
 
 
 def _last_seen(its: Inquiry) -> str:
@@ -255,11 +256,11 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
     nodes = [node for node in its.nodes if node.state in LOOKS_AT_LINES]
     if not its.needs.resources or not nodes:
         return
-    wanted = commands.amounts(its.needs.resources)
+    wanted = hints.amounts(its.needs.resources)
     if not _able(its):
         most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in its.needs.resources}
-        best = commands.amounts([pair for pair in most.items() if pair[1]]) or "nothing of it"
-        options = " ".join(f"--resource {name}={commands.amount(number)}" for name, number in its.needs.resources)
+        best = hints.amounts([pair for pair in most.items() if pair[1]]) or "nothing of it"
+        options = " ".join(f"--resource {name}={hints.amount(number)}" for name, number in its.needs.resources)
         sentence = f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}."
         yield Reason("never_fits", f"{sentence} Start one on a node that has it, with {options}, or cancel the task.",
                      f"blueque cancel {its.task.id}")

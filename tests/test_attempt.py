@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blueque.attempt import Attempt
-from blueque.wording import MAX_LINE
+from blueque.text.format import MAX_LINE
 
 ENDING = {"code": -9, "cpu_seconds": 0.25, "max_rss_bytes": 4096}
 

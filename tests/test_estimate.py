@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueque.estimate import (
-    LATE,
-    WINDOW,
-    Pace,
-    Progress,
-    bar,
-    percent,
-    read_progress,
-    roughly,
-    seconds_left,
-    time_left,
-)
 from blueque.gauge import Told
-from blueque.wording import ago, one_line, span
+from blueque.text.eta import LATE, WINDOW, Pace, Progress, bar, percent, read_progress, roughly, seconds_left, time_left
+from blueque.text.format import ago, one_line, span
 
 SHARES = st.floats(0, 1)
 SECONDS = st.floats(0, 1e9)

@@ -8,7 +8,7 @@ import pytest
 from in_process import run  # noqa: F401  # fixture
 from test_cli_actions import environ  # noqa: F401  # fixture
 
-from blueque.redaction import HIDDEN, hider, reveal
+from blueque.text.redaction import HIDDEN, hider, reveal
 
 SECRET = (
     "password", "PASSWORD", "passwd", "secret", "token", "apikey", "api_key", "API-KEY", "apiKey", "x-api-key", "access_key",

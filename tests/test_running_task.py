@@ -9,8 +9,8 @@ import pytest
 from running import ROOT, Programs, clean_environment, outcome
 
 from blueque import current_task, gauge, running_task
-from blueque.estimate import read_progress
 from blueque.running_task import RunningTask
+from blueque.text.eta import read_progress
 
 PROGRAM = """#!/bin/sh
 exec "$PYTHON" -c "

@@ -22,7 +22,7 @@ from blueque.errors import InvalidInput, NotCancellable
 from blueque.model import units
 from blueque.model.states import FINISHED
 from blueque.survey import entered
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 if TYPE_CHECKING:
     from blueque.client import Client

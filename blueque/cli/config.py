@@ -16,8 +16,8 @@ from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
-from blueque.commands import amount
 from blueque.model import units
+from blueque.text.hints import amount
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
 _SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque import commands
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
@@ -24,7 +23,8 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.errors import InvalidInput
-from blueque.json_text import as_json, as_text
+from blueque.text import hints
+from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -120,7 +120,7 @@ def enqueue(
 def warn_of_nobody(client: Client, queue: str) -> None:
     """Say so when a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
-        show.talk(f"No listener serves {queue} yet, so it waits. Start one: {commands.serve(queue)}")
+        show.talk(f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}")
 
 
 def _is_watched() -> bool:

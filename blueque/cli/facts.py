@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_words, usual_of
-from blueque.estimate import LATE
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
 from blueque.model.units import LEASE
-from blueque.wording import ago
+from blueque.text.eta import LATE
+from blueque.text.format import ago
 
 if TYPE_CHECKING:
     from blueque.inspector import Signs
     from blueque.model.retry import Retry
-    from blueque.redaction import Hide
+    from blueque.text.redaction import Hide
 
 _NUMBERS = (
     "priority", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak",

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from blueque import commands
 from blueque.cli import show
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.cli.stats import days_option
 from blueque.failures import UNKNOWN, Kind
+from blueque.text import hints
 
 MAX_COMMANDS = 5                                       # kinds whose commands are printed
 
@@ -84,7 +84,7 @@ def _print_commands(kinds: Sequence[Kind]) -> None:
         show.talk("")
         show.talk(f"{kind.error_type} in {kind.queue}")
         show.talk(f"  blueque show {show.short_id(kind.newest or '')}")
-        again = commands.of_queue("requeue --failed", kind.queue)
+        again = hints.of_queue("requeue --failed", kind.queue)
         show.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
     if kinds[MAX_COMMANDS:]:
         show.talk("")

@@ -17,9 +17,9 @@ from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.progress import Line
 from blueque.errors import BluequeError, InvalidInput
-from blueque.json_text import NotJson, as_json
 from blueque.model.encoding import FLUSH, quick_encoder
 from blueque.model.ids import TaskId, require_key
+from blueque.text.json_errors import NotJson, as_json
 
 PATIENCE = 0.2                                         # seconds that a line waits for others to go with it
 READ = 1 << 16

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from blueque import commands
 from blueque.cli import show
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
@@ -16,6 +15,7 @@ from blueque.cli.show import Column
 from blueque.cli.task_columns import chosen
 from blueque.cli.tasks import as_item
 from blueque.nodes import Node, find_named
+from blueque.text import hints
 
 _HOSTS = [
     Column("HOST", can_shrink=True), Column("SLOTS", True), Column("RUNNING", True), Column("QUEUES", can_shrink=True),
@@ -144,7 +144,7 @@ def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
         "host": _names(node.host for node in nodes),
         "slots": f"{each}; {len({node.id for node in nodes if node.held})} busy",
         "queues": _names(node.queue for node in nodes),
-        "resources": _names(commands.words_of(node.resources) for node in nodes if node.resources),
+        "resources": _names(hints.words_of(node.resources) for node in nodes if node.resources),
         "spool": _names(node.spool for node in nodes if node.spool),
         "told by": _names(
             f"{node.order_by or 'somebody'}: {node.order}" for node in nodes if node.order not in (None, "work")

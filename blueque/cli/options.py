@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.config import Config
     from blueque.model.retry import Retry
-    from blueque.redaction import Hide
+    from blueque.text.redaction import Hide
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ class Invocation:
 
     def hider(self, reveals: bool) -> Hide:
         """Return what hides the secrets in parameters, or nothing."""
-        from blueque import redaction  # here: --help does without
+        from blueque.text import redaction  # here: --help does without
 
         return redaction.reveal if reveals else redaction.hider(self.config.redact)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from blueque.cli import show
-from blueque.estimate import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
-from blueque.wording import one_line
+from blueque.text.eta import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
+from blueque.text.format import one_line
 
 if TYPE_CHECKING:
     from blueque.model.task import Task

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from blueque.wording import clean as clean
-from blueque.wording import count as count
-from blueque.wording import size as size
-from blueque.wording import span as span
+from blueque.text.format import clean as clean
+from blueque.text.format import count as count
+from blueque.text.format import size as size
+from blueque.text.format import span as span
 
 # Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
 _UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")

@@ -13,9 +13,9 @@ from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column, span
 from blueque.errors import InvalidInput
-from blueque.estimate import roughly
 from blueque.model import histogram
 from blueque.model.units import whole_days
+from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
     from blueque.statistics import Durations, Numbers, Statistics

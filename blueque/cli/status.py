@@ -19,8 +19,8 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
 from blueque.cli.show import Column
 from blueque.cli.tasks import as_item, finite
-from blueque.estimate import read_progress
 from blueque.survey import entered
+from blueque.text.eta import read_progress
 from blueque.version import __version__
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque import commands
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_cell, progress_words
 from blueque.cli.show import Column
-from blueque.estimate import read_progress
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.survey import STATUSES, entered
+from blueque.text import hints
+from blueque.text.eta import read_progress
 
 Rank = Callable[[Task, float], Any]
 
@@ -73,7 +73,7 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
     if waits and task.fields.get("priority"):
         notes.append(f"priority {task.fields['priority']}")
     if waits and task.fields.get("needs"):
-        notes.append(f"needs {commands.words_of(task.fields['needs'])}")
+        notes.append(f"needs {hints.words_of(task.fields['needs'])}")
     if task.status == "pending" and task.last_error_type:
         notes.append("to run again")
     if task.status == "started" and "cancel" in task.fields:

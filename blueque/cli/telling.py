@@ -11,7 +11,7 @@ import click
 
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
-from blueque.wording import one_line
+from blueque.text.format import one_line
 
 _NUMBER = r"([+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+|nan|inf|infinity))"
 _SHARE = re.compile(rf"{_NUMBER}[kMGTPE]?(?:/{_NUMBER}[kMGTPE]?)?(%?)", re.IGNORECASE)

@@ -13,8 +13,8 @@ from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_op
 from blueque.cli.pace import progress_cell, unheard
 from blueque.cli.screen import height, watch
 from blueque.cli.show import Column
-from blueque.estimate import LATE, Pace, read_progress, time_left
 from blueque.survey import entered
+from blueque.text.eta import LATE, Pace, read_progress, time_left
 from blueque.version import __version__
 
 if TYPE_CHECKING:

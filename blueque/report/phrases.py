@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from blueque import wording
+from blueque.text import format
 
 _EPOCH = date(1970, 1, 1)
 _DAY = 86400
@@ -21,7 +21,7 @@ def counted(number: int, noun: str) -> str:
 def span(seconds: float | None) -> str:
     """Return a duration as everywhere else, 0.8 s or 4 m 12 s; less than a tenth of a second as 12 ms."""
     if seconds is None or not 0 < seconds < 0.0995:
-        return wording.span(seconds)
+        return format.span(seconds)
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
 
 

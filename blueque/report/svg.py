@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from blueque.wording import clean
+from blueque.text.format import clean
 
 WIDTH = 1000                                           # of a stretched picture, in its own units
 

@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from blueque.wording import one_line, span
+from blueque.text.format import one_line, span
 
 LATE = "later than estimated"
 LEAST_SHARE = 0.02                                     # with less done, and one update, an estimate would be a guess
