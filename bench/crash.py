@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import legacy  # noqa: E402
 
 from blueque import Client, Retry, protocol  # noqa: E402
-from blueque.embedded import running_server  # noqa: E402
+from blueque.system.embedded_redis import running_server  # noqa: E402
 
 ROUNDS = 3
 LONGEST = 30.0                                         # seconds after which we wait no longer

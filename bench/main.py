@@ -22,7 +22,7 @@ from bench.load import Quiet, machine
 from bench.setting import FAILURES, Bench, Outcome, open_stage, reason
 from bench.systems import SYSTEMS, System
 from bench.venvs import ROOT, InstallFailed, clean_environment, install, python_of
-from blueque.process import become_subreaper
+from blueque.system.process import become_subreaper
 from blueque.version import __version__
 
 PATIENCE = 60.0                                        # seconds that all runs together wait for others to be quiet

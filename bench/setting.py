@@ -18,8 +18,8 @@ from bench.rounds import rotated
 from bench.stage import RunFailed, Stage
 from bench.systems import System
 from bench.venvs import InstallFailed
-from blueque.embedded import running_server
 from blueque.errors import BluequeError
+from blueque.system.embedded_redis import running_server
 
 Values = dict[str, float]                              # of one run, by metric
 

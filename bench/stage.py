@@ -18,7 +18,7 @@ from bench.systems import Commands, Place, System
 from bench.venvs import ROOT, clean_environment
 from blueque import Client
 from blueque.connection import Redis
-from blueque.embedded import Server
+from blueque.system.embedded_redis import Server
 
 LINE = 18                                              # bytes of a line in the ledger
 PEERS = ROOT / "bench" / "peers"

@@ -11,7 +11,7 @@ import os
 import time
 from typing import NamedTuple
 
-from blueque import checkpoint_files, process
+from blueque import checkpoint_files
 from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
@@ -20,6 +20,7 @@ from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
 from blueque.roster import Roster
 from blueque.spool import Spool
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from blueque import gauge, plain_files
+from blueque import gauge
 from blueque.exit_records import usable, usable_ending
-from blueque.plain_files import NotPlain, remove, replace, write_whole
+from blueque.system import plain_files
+from blueque.system.plain_files import NotPlain, remove, replace, write_whole
 from blueque.text.format import one_line
 
 log = logging.getLogger("blueque")

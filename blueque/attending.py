@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from blueque import checkpoint_files, process, records
+from blueque import checkpoint_files, records
 from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.connection import Connection
@@ -23,7 +23,8 @@ from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
 from blueque.recovery import last_seen
-from blueque.trouble import Trouble
+from blueque.system import process
+from blueque.system.outage import Trouble
 from blueque.upkeep import Upkeep
 from blueque.watch import Watch
 

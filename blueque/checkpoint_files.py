@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import plain_files
-from blueque.plain_files import write_all, write_whole
+from blueque.system import plain_files
+from blueque.system.plain_files import write_all, write_whole
 
 if TYPE_CHECKING:
     import tarfile

@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Mapping
 
-from blueque import checkpoint_files, hosts
+from blueque import checkpoint_files
 from blueque.attempt import Attempt
 from blueque.checkpoint_files import Entry, Mark, TooMuch
 from blueque.client import Client
 from blueque.errors import RedisRefused
 from blueque.model.task import Task
 from blueque.spool import Spool
+from blueque.system import hosts
 
 log = logging.getLogger("blueque")
 

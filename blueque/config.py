@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 from blueque.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
-from blueque.hosts import require_host_name
 from blueque.model import limits, selection
 from blueque.model.encoding import CENTURY, require_number, require_queue_name, require_whole
 from blueque.model.lines import require_resources
@@ -34,6 +33,7 @@ from blueque.model.units import (
     require_program,
     whole_days,
 )
+from blueque.system.hosts import require_host_name
 
 NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")

@@ -17,7 +17,7 @@ import hiredis
 
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 from blueque.model.wrong_types import WrongTypes, empty, is_look
-from blueque.pauses import pause
+from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
 

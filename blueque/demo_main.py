@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from blueque import process
 from blueque.client import Client
 from blueque.demo_programs import (
     Interrupted,
@@ -34,6 +33,7 @@ from blueque.demo_programs import (
 from blueque.errors import BluequeError
 from blueque.model import keys, units
 from blueque.model.task import Task
+from blueque.system import process
 
 QUEUE = "stdlib"
 PIPELINE_QUEUE = "packages"                            # of the second act, demo_pipeline.py

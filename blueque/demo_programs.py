@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blueque import process, signals
 from blueque.address import Address
 from blueque.connection import exchange
-from blueque.embedded import find_server, running_server
 from blueque.errors import NoServer
 from blueque.socket_connection import SocketConnection
+from blueque.system import process, signals
+from blueque.system.embedded_redis import find_server, running_server
 
 STOP_TIMEOUT = 5.0
 START_TIMEOUT = 20.0

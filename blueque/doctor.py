@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup, overview, process
+from blueque import audit, checkup, overview
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection import Redis
@@ -17,6 +17,7 @@ from blueque.leftovers import Leftover, Leftovers
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
 from blueque.nodes import Node, is_process_gone
+from blueque.system import process
 from blueque.text import hints
 from blueque.text.format import count, span
 

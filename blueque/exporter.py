@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from blueque import metrics
 from blueque.errors import BluequeError, InvalidInput
 from blueque.exposition import CONTENT_TYPE, Family, text
-from blueque.trouble import Trouble
+from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 

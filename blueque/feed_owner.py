@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import time
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.connection import Redis
 from blueque.feeds import Record
 from blueque.model.units import Timing
+from blueque.system import process
 
 
 class FeedOwner:

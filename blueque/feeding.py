@@ -21,9 +21,9 @@ from blueque.feed_progress import Tell, Teller
 from blueque.inspector import Inspector
 from blueque.model.lines import line_of
 from blueque.model.units import Timing
-from blueque.pauses import pause
 from blueque.protocol.feeding import Fed, FeedChunk
 from blueque.protocol.submit import Options
+from blueque.system.backoff import pause
 
 CHUNK = 1000                                           # rows in a transaction, if the window has room for two of them
 SHORTEST, LONGEST = 0.01, 1.0                          # seconds between two looks whether there is room

@@ -14,7 +14,7 @@ import struct
 import time
 from typing import NamedTuple
 
-from blueque.plain_files import open_plain
+from blueque.system.plain_files import open_plain
 from blueque.text.format import one_line
 
 NAME = "progress.live"

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 
-from blueque import checkpoints, hosts
+from blueque import checkpoints
 from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.defaults import Defaults
@@ -19,7 +19,8 @@ from blueque.orders import Order, OrderCame, Orders
 from blueque.resources import Claim, Pool, environment
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
-from blueque.trouble import Trouble
+from blueque.system import hosts
+from blueque.system.outage import Trouble
 from blueque.upkeep import Upkeep
 
 log = logging.getLogger("blueque")

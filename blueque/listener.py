@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from blueque import hosts, process, protocol
+from blueque import protocol
 from blueque.connection import Connection, Patience, Redis
 from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.forwarding import MOST_WANTED, Forwarding, Resources
@@ -24,6 +24,7 @@ from blueque.protocol.membership import Standing
 from blueque.protocol.several import Pulse
 from blueque.protocol.take import Popped
 from blueque.resources import Claim, Pool
+from blueque.system import hosts, process
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")

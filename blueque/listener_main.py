@@ -18,27 +18,28 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from blueque import hosts, process, slot, spawned
+from blueque import slot, spawned
 from blueque.address import Address, hide_password
 from blueque.client import Client
 from blueque.config import Config
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.import_ahead import import_for_daemon
-from blueque.log_writer import dropping_prints
-from blueque.logs import log_to_stderr, stop_logging
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
-from blueque.notify import Notifier
 from blueque.rereading import Rereading
 from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.slot import Slot
 from blueque.spool import Spool
+from blueque.system import hosts, process
+from blueque.system.log_format import log_to_stderr, stop_logging
+from blueque.system.log_writer import dropping_prints
+from blueque.system.systemd import Notifier
 from blueque.version import __version__
 from blueque.work import resolve, unfit
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Literal, NamedTuple
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.connection import Redis
 from blueque.inspector import Inspector
 from blueque.nodes import Node, find_named
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 

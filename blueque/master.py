@@ -10,10 +10,11 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from blueque import process, signals, slot
-from blueque.notify import Notifier
+from blueque import slot
 from blueque.orders import OF_MASTER, Pause
 from blueque.rereading import Rereading
+from blueque.system import process, signals
+from blueque.system.systemd import Notifier
 
 log = logging.getLogger("blueque")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import process
 from blueque.errors import InvalidInput
 from blueque.model import keys, units
+from blueque.system import process
 
 if TYPE_CHECKING:
     from blueque.connection import Command, Redis

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from blueque import process, signals
 from blueque.address import REPLY_TIMEOUT
 from blueque.connection import Connection
 from blueque.errors import Contended, RedisAway, RedisRefused
-from blueque.trouble import Trouble
+from blueque.system import process, signals
+from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from blueque.attempt import Attempt
-from blueque.plain_files import open_plain
+from blueque.system.plain_files import open_plain
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))
 

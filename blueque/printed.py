@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from blueque.model.log_line import LINES
-from blueque.plain_files import open_plain
+from blueque.system.plain_files import open_plain
 
 MAX_LINE = 4 * 1024                                    # bytes; what is longer is cut
 AT_A_LOOK = 8 * 2**20                                  # bytes of a stream: what is more is left out, for we must beat

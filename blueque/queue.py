@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.bulk import ManyTasks
 from blueque.config import QueueConfig
 from blueque.connection import Redis
@@ -22,6 +22,7 @@ from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, requi
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.system import process
 
 Options = dict[str, str | int | float]
 

@@ -6,12 +6,12 @@ import os
 from types import TracebackType
 from typing import Any
 
-from blueque import process, signals
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.model.encoding import printable, require_number
 from blueque.model.outcomes import Fail, HandBack, RetryLater
 from blueque.model.retry import MAX_NAME, class_name, class_names
+from blueque.system import process, signals
 from blueque.text.format import one_line, size
 
 MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept

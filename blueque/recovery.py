@@ -12,13 +12,14 @@ import logging
 import time
 from collections.abc import Mapping
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.model import units
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from blueque import process
+from blueque.system import process
 
 if TYPE_CHECKING:
     from blueque import slot

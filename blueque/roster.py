@@ -15,9 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque import process
 from blueque.model import units
-from blueque.plain_files import remove, write_whole
+from blueque.system import process
+from blueque.system.plain_files import remove, write_whole
 
 
 class Roster:

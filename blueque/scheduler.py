@@ -12,15 +12,15 @@ import signal
 import time
 from collections.abc import Callable
 
-from blueque import process, signals
 from blueque.address import hide_password
 from blueque.client import Client
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.import_ahead import import_for_daemon
-from blueque.notify import Notifier
 from blueque.queue import Queue
 from blueque.recovery import Recovery
-from blueque.trouble import Trouble
+from blueque.system import process, signals
+from blueque.system.outage import Trouble
+from blueque.system.systemd import Notifier
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from blueque import process
 from blueque.adoption import Adoption, Candidate
 from blueque.attempt import Attempt
 from blueque.attending import Attending
@@ -33,8 +32,9 @@ from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.spares import Spare, Spares
 from blueque.spool import Spool
-from blueque.tree import Tree
-from blueque.trouble import Trouble
+from blueque.system import process
+from blueque.system.outage import Trouble
+from blueque.system.process_tree import Tree
 from blueque.upkeep import Upkeep
 from blueque.watch import Watch, tree_of
 

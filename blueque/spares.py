@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from blueque import gate, process, signals, task_process
+from blueque import gate, task_process
+from blueque.system import process, signals
 
 log = logging.getLogger("blueque")
 

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque import process, task_process, work
+from blueque import task_process, work
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.units import HandlerName
 from blueque.spool import Spool
+from blueque.system import process
 
 ORDERS = "BLUEQUE_SPAWNED"
 

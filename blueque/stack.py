@@ -13,7 +13,7 @@ import signal
 import time
 
 from blueque.attempt import STACK, Attempt
-from blueque.plain_files import open_plain
+from blueque.system.plain_files import open_plain
 
 NUMBER = signal.SIGRTMIN + 6                           # nobody else uses it; it ends whoever has no handler for it
 WORDS = "blueque: stack"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.connection import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
@@ -18,6 +18,7 @@ from blueque.protocol.staging import Chunk
 from blueque.rows import Rows, relay
 from blueque.run_record import staged_chunks, unpublished_chunks
 from blueque.runs import RunOutcome
+from blueque.system import process
 
 MAX_BATCH_ID = 2**63 - 1
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from blueque.attempt import STACK
 from blueque.model.log_line import LINES, OURS, Line
 from blueque.model.units import LOG_LIMIT
-from blueque.plain_files import open_plain, tail
 from blueque.printed import Stream
+from blueque.system.plain_files import open_plain, tail
 
 STREAMS = ("stdout", "stderr")
 FILES = (*((name, name) for name in STREAMS), (STACK, OURS))                   # and the stream of their lines

@@ -14,13 +14,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque import checkpoint_files, logs, process, running_task, signals
+from blueque import checkpoint_files, running_task
 from blueque.attempt import STOP, Attempt
 from blueque.gate import Waiting, Word
 from blueque.output import Output
 from blueque.records import record_of
 from blueque.running_task import RunningTask
 from blueque.spool import Spool
+from blueque.system import log_format, process, signals
 from blueque.work import Work
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
@@ -37,7 +38,7 @@ def main(
     """
     is_warm = prepared is not None
     pid = os.getpid()
-    logs.stop_logging()
+    log_format.stop_logging()
     gc.freeze()                                        # what is the listener's is not to be looked at, and copied for that
     os.setsid()
     signal.set_wakeup_fd(-1)

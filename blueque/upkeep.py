@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from blueque import process
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
@@ -16,7 +15,8 @@ from blueque.model.task import Task
 from blueque.orders import Order, Orders
 from blueque.protocol.membership import Standing
 from blueque.spool import Spool
-from blueque.trouble import Trouble
+from blueque.system import process
+from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 

@@ -11,12 +11,13 @@ import signal
 import time
 from typing import Any
 
-from blueque import process, stack
+from blueque import stack
 from blueque.attempt import Attempt
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
-from blueque.tree import Stopping, Tree
+from blueque.system import process
+from blueque.system.process_tree import Stopping, Tree
 
 log = logging.getLogger("blueque")
 

@@ -15,8 +15,8 @@ from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
 from blueque.model.task import Task
+from blueque.system.outage import Trouble
 from blueque.tracking import Tracking
-from blueque.trouble import Trouble
 
 STATUSES_AT_ONCE = 1000
 TASKS_AT_ONCE = 100                                    # with their results

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import usual_of
 from blueque.cli.show import count
@@ -17,6 +16,7 @@ from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import FINISHED, HELD
 from blueque.nodes import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.survey import LATE, OVERDUE, entered
+from blueque.system import process
 from blueque.text import hints
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from blueque import checkpoint_files, plain_files, stack
+from blueque import checkpoint_files, stack
 from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.import_ahead import import_for_handler
 from blueque.model.encoding import encode, printable
 from blueque.records import MAX_ERROR, Record, record_of_exit
 from blueque.running_task import RunningTask
+from blueque.system import plain_files
 
 Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from chaos_ledger import Run
 from running import memory_of
 
-from blueque.process import start_ticks
+from blueque.system.process import start_ticks
 
 # What one task may leave behind in a process on average. A leak of one descriptor for each task is five times as much.
 DESCRIPTORS_PER_TASK = 0.2

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from running import Listener, Program, Programs, children_of, is_there, until
 
 from blueque import Client
-from blueque.embedded import Server, running_server
+from blueque.system.embedded_redis import Server, running_server
 
 QUEUE = "chaos"
 BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0

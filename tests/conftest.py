@@ -12,10 +12,11 @@ import redis as redis_py
 from faults import FaultProxy
 from oracle import EVENTS
 
-from blueque import Client, hosts
+from blueque import Client
 from blueque.connection import Redis
-from blueque.embedded import Server, running_server
 from blueque.protocol import transaction
+from blueque.system import hosts
+from blueque.system.embedded_redis import Server, running_server
 
 process_state.reset_signals()                          # `nohup setsid bin/test` is like bin/test
 State = Callable[[], dict[str, Any]]

@@ -17,7 +17,7 @@ from stepper import Bounds, Stepper, without_pauses
 from world import process_table
 
 from blueque.address import Address
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 
 class Exploration(NamedTuple):

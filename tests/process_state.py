@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from blueque import process
+from blueque.system import process
 
 PATIENCE = 5.0                                         # seconds for threads and programs that are about to end
 NUMBERS = sorted(int(number) for number in signal.valid_signals())

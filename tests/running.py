@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blueque import Client, Task, hosts, process
+from blueque import Client, Task
 from blueque.model import keys
-from blueque.signals import ECHO
+from blueque.system import hosts, process
+from blueque.system.signals import ECHO
 
 if TYPE_CHECKING:
     from forked import Forked

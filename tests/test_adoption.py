@@ -28,10 +28,11 @@ from handlers import (
 )
 from running import Programs, children_of, is_there, patched, state_of, until
 
-from blueque import Retry, Task, adoption, process, protocol
+from blueque import Retry, Task, adoption, protocol
 from blueque.attempt import Attempt
 from blueque.model.limits import Limits
 from blueque.spool import Spool
+from blueque.system import process
 from blueque.watch import Watch
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")

@@ -23,7 +23,7 @@ from handlers import (
 from running import Programs, is_there, patched, state_of, until
 
 from blueque import Client, NotCancellable, Retry
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 SOON = 5.0                                             # seconds; the listeners here beat every ten, so no beat has helped
 

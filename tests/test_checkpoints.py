@@ -21,13 +21,14 @@ from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
 from running import ROOT, Programs, is_there, outcome, until
 from test_guarantees import Network
 
-from blueque import Retry, Task, checkpoint_files, checkpoints, process
+from blueque import Retry, Task, checkpoint_files, checkpoints
 from blueque.attempt import Attempt
 from blueque.audit import audit
 from blueque.checkpoints import Teller
 from blueque.model import keys
 from blueque.running_task import RunningTask
 from blueque.spool import Spool
+from blueque.system import process
 
 # The parameters say up to which number to count, each a checkpoint, and how to go on from there.
 WORK = """

@@ -1231,7 +1231,7 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
         "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.show", "blueque.errors", "blueque.hosts", "blueque.model.units", "blueque.version", "blueque.text.format",
+        "blueque.cli.show", "blueque.errors", "blueque.system.hosts", "blueque.model.units", "blueque.version", "blueque.text.format",
         "blueque.model.wrong_types",
     }
 

@@ -11,9 +11,10 @@ import pytest
 from test_cli import NODE, enqueue, start
 from test_cli_actions import environ, run  # noqa: F401  # the fixtures
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.model import keys
 from blueque.model.lines import write_needs
+from blueque.system import process
 
 
 @pytest.fixture(autouse=True)

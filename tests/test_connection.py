@@ -17,8 +17,8 @@ from redis.retry import Retry
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.address import Address, hide_password
 from blueque.connection import exchange, pack
-from blueque.embedded import Server, running_server
-from blueque.process import fork, wait_for
+from blueque.system.embedded_redis import Server, running_server
+from blueque.system.process import fork, wait_for
 
 KINDS = [
     pytest.param(lambda server, **more: Client(server.url, **more), id="socket"),

@@ -10,7 +10,7 @@ import pytest
 from handlers import pid_of
 from running import Programs, outcome, state_of, until
 
-from blueque.hosts import host_name
+from blueque.system.hosts import host_name
 
 WORK = """
     import faulthandler, signal, sys, time

@@ -14,8 +14,8 @@ import redis as redis_py
 from running import until
 
 from blueque import Client, checkup, protocol
-from blueque.embedded import running_server
 from blueque.model import keys
+from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
 HOSTILE = "it's \"a\"\x1b[31m\nqueue " + "漢字" * 24

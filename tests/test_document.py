@@ -46,7 +46,6 @@ from protocol_pages import (
 import blueque
 from blueque import protocol
 from blueque.connection import Redis, as_hash
-from blueque.embedded import Server
 from blueque.errors import (
     BatchTaken,
     BluequeError,
@@ -83,6 +82,7 @@ from blueque.protocol.several import Pulse
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.resources import Pool
+from blueque.system.embedded_redis import Server
 
 ROOT = Path(__file__).parent.parent
 # A page and the titles of some of its sections, as docstrings and comments name them.

@@ -13,8 +13,8 @@ from faults import FaultProxy
 
 from blueque import Client, RedisRefused
 from blueque.connection import exchange
-from blueque.embedded import Server, running_server
 from blueque.protocol import take
+from blueque.system.embedded_redis import Server, running_server
 
 KINDS = [
     pytest.param(lambda proxy, **more: Client(proxy.url, **more), id="socket"),

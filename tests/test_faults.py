@@ -13,7 +13,7 @@ from faults import Fault
 
 from blueque import Client, OutcomeUnknown, Retry, protocol
 from blueque.model.units import Timing
-from blueque.process import node_id
+from blueque.system.process import node_id
 
 
 @pytest.fixture

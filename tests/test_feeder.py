@@ -398,7 +398,7 @@ def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(program
     stop.set()
     thread.join(10)
 
-    assert code == 1 and f"was taken over by {blueque.process.node_id()}" in program.log
+    assert code == 1 and f"was taken over by {blueque.system.process.node_id()}" in program.log
     assert cli.hget(FEED, "token") != token
 
 
@@ -407,7 +407,7 @@ def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(fee
     monkeypatch.setenv("BLUEQUE_LEASE", "0.4")
     monkeypatch.setattr(feeding, "PACE", 0.05)
     monkeypatch.setattr(feeding, "LONGEST", 0.05)
-    monkeypatch.setattr("blueque.process.shares_pids", lambda known: False)      # as from another host
+    monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)      # as from another host
     stops = [threading.Event(), threading.Event()]
     threads = [threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop}) for stop in stops]
     threads[0].start()
@@ -429,7 +429,7 @@ def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, red
 
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=time.time)
     monkeypatch.setattr(feed_owner, "time", clock)
-    monkeypatch.setattr("blueque.process.shares_pids", lambda known: False)
+    monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)
     first, second = [feed_owner.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
     first.claim()
 

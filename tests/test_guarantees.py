@@ -15,8 +15,9 @@ from faults import Fault
 from handlers import ELSEWHERE, WORK, begin, ended, is_sound, ledger, let_go, owner
 from running import ROOT, Programs, is_there, state_of, until
 
-from blueque import Client, OutcomeUnknown, Retry, process, records
-from blueque.embedded import running_server
+from blueque import Client, OutcomeUnknown, Retry, records
+from blueque.system import process
+from blueque.system.embedded_redis import running_server
 
 QUICK = ("--beat", "0.2s", "--lease", "1.5s")
 

@@ -12,9 +12,9 @@ from running import Programs, is_there, until
 
 from blueque import Retry, Task, protocol, records
 from blueque.attempt import Attempt
-from blueque.embedded import running_server
 from blueque.model.limits import Limits
 from blueque.model.outcomes import HandBack
+from blueque.system.embedded_redis import running_server
 from blueque.watch import Watch
 
 WORK = """

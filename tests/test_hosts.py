@@ -12,8 +12,8 @@ from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, ow
 from running import Programs, is_there, until
 from test_recovery import ended_process, hold, register, register_legacy
 
-from blueque import hosts, process
 from blueque.errors import InvalidInput
+from blueque.system import hosts, process
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
@@ -153,10 +153,10 @@ def test_the_option_goes_before_the_variable_and_that_before_the_file(programs):
 
 def test_without_a_word_the_listener_and_its_tasks_have_the_default_name(programs):
     programs.write("""
-        import blueque.hosts
+        import blueque.system.hosts
 
         def run(task):
-            return blueque.hosts.host_name()
+            return blueque.system.hosts.host_name()
     """, "name.py")
     programs.listener("name:run", environ={hosts.VARIABLE: ""})
     task_id = programs.client.get_queue("work").enqueue("")
@@ -166,10 +166,10 @@ def test_without_a_word_the_listener_and_its_tasks_have_the_default_name(program
 
 def test_a_task_process_knows_the_host_by_the_name_of_its_listener(programs):
     programs.write("""
-        import blueque.hosts
+        import blueque.system.hosts
 
         def run(task):
-            return blueque.hosts.host_name()
+            return blueque.system.hosts.host_name()
     """, "name.py")
     programs.listener("name:run", "--host", "render_farm")
     task_id = programs.client.get_queue("work").enqueue("")

@@ -15,7 +15,7 @@ from legacy import WORK, Legacy, install, ledger, release
 from running import ROOT, Programs, state_of, until
 
 from blueque import Client, NotCancellable, NotOwner, Retry, protocol
-from blueque.process import fork, host_name, node_id, wait_for
+from blueque.system.process import fork, host_name, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FORMS = {                                              # of what 1.0.0 writes

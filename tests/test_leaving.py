@@ -117,7 +117,7 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$here" "$@"
 def outside_a_container(root):
     """Return a command that takes another out of the container in which the tests may run. root: a new directory."""
     command = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", NO_MARK, str(root)]
-    tell = [sys.executable, "-c", "import sys; from blueque.process import is_in_container; sys.exit(is_in_container())"]
+    tell = [sys.executable, "-c", "import sys; from blueque.system.process import is_in_container; sys.exit(is_in_container())"]
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     tried = subprocess.run([*command, *tell], capture_output=True, text=True, check=False, env=environ)
     if tried.returncode:

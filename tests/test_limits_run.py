@@ -23,7 +23,7 @@ from handlers import (
 from running import Programs, is_there, state_of, until
 
 from blueque import Retry
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 MEBI = 1 << 20
 

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from blueque import NotOwner, NotRegistered, Retry, __version__, process, protocol
+from blueque import NotOwner, NotRegistered, Retry, __version__, protocol
 from blueque.model.units import Timing
-from blueque.process import host_name, node_id
+from blueque.system import process
+from blueque.system.process import host_name, node_id
 
 OTHER = "far_7"
 ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}

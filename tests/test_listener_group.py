@@ -12,8 +12,8 @@ from running import until
 from blueque import Client, ForkingRunner, NotRegistered, RoundRobin, protocol
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.model.units import Timing
-from blueque.process import node_id
 from blueque.protocol import transaction
+from blueque.system.process import node_id
 
 MANY = [f"queue {number}" for number in range(100)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from blueque import Client, protocol
 from blueque.model.units import Timing
-from blueque.process import host_name
+from blueque.system.process import host_name
 
 GPU = "gpu-1.example.com"
 

@@ -17,7 +17,7 @@ import pytest
 from handlers import beat_of
 from running import PATIENCE, Programs, outcome, until
 
-from blueque.process import host_name
+from blueque.system.process import host_name
 
 LINES = 5000
 WHY = "standard error could not take them"
@@ -25,7 +25,7 @@ DROPPED = rf"drop lines=(\d+): {WHY}"
 TALKER = """
     import logging, os, sys
 
-    from blueque.logs import log_to_stderr
+    from blueque.system.log_format import log_to_stderr
 
     {before}
     log_to_stderr()
@@ -130,7 +130,7 @@ def test_a_line_that_a_pipe_takes_in_parts_only_comes_whole(programs):
         program = programs.script("""
             import logging, sys
 
-            from blueque.logs import log_to_stderr
+            from blueque.system.log_format import log_to_stderr
 
             log_to_stderr()
             log = logging.getLogger("blueque")

@@ -10,16 +10,16 @@ import sys
 import pytest
 from running import Programs
 
-from blueque import logs
 from blueque.cli.listener import command as listener
 from blueque.cli.scheduler import command as scheduler
+from blueque.system import log_format
 
 JOURNAL = """
     import logging, os, sys
 
     status = os.fstat(2)
     os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino + %d}"
-    from blueque.logs import log_to_stderr
+    from blueque.system.log_format import log_to_stderr
     log_to_stderr(%r)
     log = logging.getLogger("blueque")
     log.info("start task=%%s", "a\\nb")
@@ -73,7 +73,7 @@ def test_json_is_a_whole_object_in_every_line_with_a_traceback_too(programs):
 ])
 def test_fields_are_those_of_the_text(template, values, fields):
     record = logging.LogRecord("blueque", logging.INFO, "", 0, template, values, None)
-    item = json.loads(logs._Json().format(record))
+    item = json.loads(log_format._Json().format(record))
     assert item.pop("message") == template % values
     assert (item.pop("level"), item.pop("at")[-1]) == ("info", "Z")
     assert item == fields
@@ -97,4 +97,4 @@ def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(prog
 def test_both_programs_offer_the_formats_that_there_are():
     for command in (listener, scheduler):
         (option,) = [one for one in command.params if one.name == "log_format"]
-        assert tuple(option.type.choices) == logs.FORMATS
+        assert tuple(option.type.choices) == log_format.FORMATS

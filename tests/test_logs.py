@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from running import Programs, outcome, patched, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
-from blueque import process, protocol, task_log
+from blueque import protocol, task_log
 from blueque.attempt import Attempt
 from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
@@ -29,8 +29,9 @@ from blueque.model.retry import Retry
 from blueque.model.units import Timing
 from blueque.publisher import Publisher
 from blueque.records import last_words
+from blueque.system import process
+from blueque.system.outage import Trouble
 from blueque.task_log import LogLine
-from blueque.trouble import Trouble
 
 WORK = """
     import os, sys, time

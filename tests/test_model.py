@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from machine import own_clock
 from rules import QueueMachine
 
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 EXAMPLES = 300                                         # BLUEQUE_MODEL_EXAMPLES asks for another number
 STEPS = 40

@@ -14,7 +14,7 @@ from mutants import EQUIVALENT, IN_THE_MODEL, MUTANTS, Mutant, applied, mutated
 from scenarios import SCENARIOS
 from test_model import run
 
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 EXAMPLES = 300
 

@@ -12,7 +12,7 @@ import time
 import pytest
 from running import Programs, outcome, patched, until
 
-from blueque.notify import Notifier
+from blueque.system.systemd import Notifier
 
 WORK = """
     import json, os, time

@@ -12,7 +12,7 @@ import pytest
 import redis as redis_py
 
 from blueque import Client, InvalidInput, InvalidType, NotFinished, NotOwner, RedisAway, Retry, Task, WrongQueue
-from blueque.process import fork, node_id, wait_for
+from blueque.system.process import fork, node_id, wait_for
 
 ATTRIBUTES = (
     "status", "queue", "parameters", "result", "error", "error_type", "traceback", "exit_code", "signal", "node", "pid",

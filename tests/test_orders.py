@@ -10,7 +10,7 @@ import pytest
 
 from blueque.errors import RedisAway
 from blueque.orders import OF_MASTER, Order, Orders
-from blueque.trouble import Trouble
+from blueque.system.outage import Trouble
 
 
 def test_what_goes_on_meanwhile_is_not_put_off_by_a_long_pause():

@@ -8,8 +8,8 @@ import signal
 import pytest
 from spoiled import HUGE, KINDS, spoil
 
-from blueque import plain_files
-from blueque.plain_files import NotPlain
+from blueque.system import plain_files
+from blueque.system.plain_files import NotPlain
 
 NO_FILES = ("pipe", "directory", "loop", "zero", "socket", "link", "dangling")
 

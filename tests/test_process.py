@@ -1,4 +1,4 @@
-"""blueque.process with real processes."""
+"""blueque.system.process with real processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import time
 import pytest
 from running import memory_of
 
-from blueque import process
-from blueque.signals import Signals, blocked, unblock
+from blueque.system import process
+from blueque.system.signals import Signals, blocked, unblock
 
 
 @pytest.fixture

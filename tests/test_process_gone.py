@@ -9,8 +9,9 @@ import time
 import forked
 import pytest
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.model import keys
+from blueque.system import process
 
 DOCTOR = ("doctor", "--settle", "0.01")
 

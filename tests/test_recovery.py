@@ -17,11 +17,12 @@ import redis as redis_py
 from clock import Clock
 from running import PATIENCE
 
-from blueque import Client, RedisAway, RedisRefused, Retry, process, protocol, recovery
+from blueque import Client, RedisAway, RedisRefused, Retry, protocol, recovery
 from blueque.model import units
 from blueque.model.units import Timing
 from blueque.recovery import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
+from blueque.system import process
 
 FAR = "far_7"
 ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}

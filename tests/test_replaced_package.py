@@ -16,7 +16,7 @@ from handlers import begin, ended, ledger, let_go, pid_of
 from running import ROOT, Programs, until
 from test_layers import Module, imports, modules
 
-from blueque.embedded import Server
+from blueque.system.embedded_redis import Server
 
 # Every import that a process begun before the replacement makes after it, of our package or by it.
 RECORDER = """

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from running import is_there, until
 
-from blueque import process, resources
+from blueque import resources
 from blueque.errors import SpoolRefused
 from blueque.resources import Claim, Pool
+from blueque.system import process
 
 GIB = 2**30
 

@@ -10,7 +10,7 @@ from legacy import Legacy, install
 from running import Programs, is_there, until
 
 from blueque import Retry
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 
 AT_ONCE = {"backoff": 0, "jitter": 0}
 

@@ -13,8 +13,8 @@ from running import Programs, outcome, patched, until
 
 from blueque import Client, RedisRefused, Retry
 from blueque.cli.exits import explain
-from blueque.embedded import Server
 from blueque.protocol import rights
+from blueque.system.embedded_redis import Server
 
 HANDLER = """
     import time

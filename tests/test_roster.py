@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from blueque import process
 from blueque.roster import Roster
+from blueque.system import process
 
 
 @pytest.fixture

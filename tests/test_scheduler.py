@@ -19,8 +19,8 @@ from legacy import WORK, Legacy, install, ledger
 from running import Programs, patched, until
 
 from blueque import Client
-from blueque.process import wait_readable
 from blueque.scheduler import LOOK_AT_ALL, Scheduler
+from blueque.system.process import wait_readable
 
 PROMPT = 1.0                                           # seconds; ten times what is promised, for a machine with much to do
 

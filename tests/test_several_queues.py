@@ -11,7 +11,7 @@ from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, pi
 from running import Programs, children_of, is_there, until
 
 from blueque import protocol
-from blueque.process import host_name
+from blueque.system.process import host_name
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 

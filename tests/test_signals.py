@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from running import Programs, children_of, is_there, outcome, parent_of, patched, terminal, until
 
-from blueque.process import host_name
-from blueque.signals import ECHO
+from blueque.system.process import host_name
+from blueque.system.signals import ECHO
 
 # Every task notes that it runs, and ends when told to. `runs` gets a line for each run of a task.
 WORK = """

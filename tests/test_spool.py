@@ -15,12 +15,12 @@ from types import SimpleNamespace
 import pytest
 from running import ROOT
 
-from blueque import process
 from blueque import spool as module
 from blueque.errors import SpoolRefused
-from blueque.process import Reaped
 from blueque.slot import Slot
 from blueque.spool import Spool
+from blueque.system import process
+from blueque.system.process import Reaped
 
 FIELDS = {"status": "reserved", "queue": "video", "parameters": "a.mov ü\udc80", "attempt": "1"}
 RECORD = {"status": "complete", "result": 'a "result" ü\n', "result_encoding": None}

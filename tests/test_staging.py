@@ -15,12 +15,13 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, process, protocol
+from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, protocol
 from blueque.audit import audit
 from blueque.model import keys
 from blueque.protocol import transaction
 from blueque.rows import Rows
 from blueque.staging import owner_of
+from blueque.system import process
 from blueque.task_load import load
 
 FAR = 4e9

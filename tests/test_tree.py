@@ -18,8 +18,8 @@ import time
 import pytest
 from running import PATIENCE, is_there, state_of, until
 
-from blueque import process
-from blueque.tree import Stopping, Tree, _send
+from blueque.system import process
+from blueque.system.process_tree import Stopping, Tree, _send
 
 MIB = 2**20
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users")
@@ -449,7 +449,7 @@ def test_memory_of_a_process_that_is_not_ours_to_read_counts_as_it_looks(family)
 
 
 def test_a_listener_does_without_psutil():
-    code = "import sys, blueque.tree, blueque.slot; sys.exit('psutil' in sys.modules)"
+    code = "import sys, blueque.system.process_tree, blueque.slot; sys.exit('psutil' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -1,11 +1,11 @@
-"""blueque.trouble: an outage is said at its start and at its end, whatever meets it in between."""
+"""blueque.system.outage: an outage is said at its start and at its end, whatever meets it in between."""
 
 from __future__ import annotations
 
 import pytest
 
 from blueque.errors import RedisAway, RedisRefused
-from blueque.trouble import Trouble
+from blueque.system.outage import Trouble
 
 
 @pytest.fixture

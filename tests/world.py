@@ -15,7 +15,7 @@ from unittest import mock
 
 from oracle import Ledger
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque import recovery as recovery_module
 from blueque.connection import Redis
 from blueque.errors import RedisAway
@@ -23,6 +23,7 @@ from blueque.listener import Listener
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.queue import Queue
+from blueque.system import process
 
 QUEUE = "q"
 ANOTHER = "r"                                          # a queue that has no listeners

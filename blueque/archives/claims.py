@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from blueque import process, protocol
+from blueque import protocol
 from blueque.archives.layout import Directory
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
+from blueque.system import process
 
 BEAT = 5.0                                             # seconds between two signs of life
 LEASE = 60.0                                           # seconds without one: it is dead

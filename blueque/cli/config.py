@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from blueque import hosts
 from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.model import units
+from blueque.system import hosts
 from blueque.text.hints import amount
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
@@ -172,7 +172,7 @@ def _address(invocation: Invocation, lines: Mapping[str, int]) -> Setting:
 def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     """Return every value but those of queues, and what it is when nobody says anything."""
     from blueque.cli.listener import KEEP  # here: it is much, and for this verb only
-    from blueque.process import is_in_container
+    from blueque.system.process import is_in_container
 
     timing = units.Timing()
     listener: dict[str, Any] = {

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blueque import process
 from blueque.cli import show
 from blueque.cli.pace import left_of, progress_words, usual_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
 from blueque.model.units import LEASE
+from blueque.system import process
 from blueque.text.eta import LATE
 from blueque.text.format import ago
 

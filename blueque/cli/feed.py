@@ -65,7 +65,8 @@ def feed(
 
     Ctrl-C and SIGTERM end it between two steps, with 130 and 143.
     """
-    from blueque import feeder, signals  # here: --help does without
+    from blueque import feeder
+    from blueque.system import signals  # here: --help does without
 
     *paths, queue = words or ("",)
     if not paths:

@@ -15,8 +15,8 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.show import Column
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
+from blueque.system.outage import Trouble
 from blueque.text.format import span
-from blueque.trouble import Trouble
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -37,9 +37,9 @@ from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, require_weight
 from blueque.model.units import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
-from blueque.process import is_in_container, keep_in_memory
 from blueque.rereading import ANSWER_TO, complete_environment
 from blueque.resources import GPU
+from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
     from blueque.client import Client

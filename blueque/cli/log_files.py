@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blueque import hosts, process, tail
+from blueque import tail
 from blueque.attempt import Attempt
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.model.log_line import OURS
 from blueque.records import last_words
+from blueque.system import hosts, process
 from blueque.task_log import LogLine
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import click
 
 from blueque.cli.failure import CONFIGURATION, USAGE, Failure
 from blueque.errors import ConfigRefused, InvalidInput
-from blueque.hosts import chosen_name, require_host_name
 from blueque.model import units
 from blueque.model.wrong_types import WrongTypes
+from blueque.system.hosts import chosen_name, require_host_name
 from blueque.version import __version__
 
 if TYPE_CHECKING:

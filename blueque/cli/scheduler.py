@@ -40,9 +40,9 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     blueque.toml again, SIGUSR1 write to its log where it is. Options can stand elsewhere as well: --log-format is
     BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
     """
-    from blueque.logs import log_to_stderr  # here: --help does without
-    from blueque.notify import Notifier
     from blueque.scheduler import Scheduler
+    from blueque.system.log_format import log_to_stderr  # here: --help does without
+    from blueque.system.systemd import Notifier
 
     def reread() -> Client | None:
         try:

@@ -18,7 +18,7 @@ import click
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.errors import RedisAway
-from blueque.signals import CONTINUED, RESIZED, Interruptions, Signals
+from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
 
 # The other screen, no cursor, and lines that are too long are cut; and all of it back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"

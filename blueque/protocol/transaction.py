@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from blueque.connection import Ahead, Command, Connection, Look, Patience, Redis, exchange, name_refused, raise_refusal
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.pauses import jitter
+from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
 

@@ -27,13 +27,13 @@ from blueque.archives.run import write as write_here
 from blueque.client import Client
 from blueque.connection import Redis
 from blueque.errors import ArchiveRefused, BluequeError, Contended
-from blueque.hosts import host_name
 from blueque.model import units
 from blueque.model.columns import ARCHIVE_FIELDS, COLUMNS
 from blueque.model.snapshot import SLICE, Slice, Snapshot
 from blueque.model.states import FINISHED
 from blueque.spark import executors, jobs
 from blueque.spark.reader import PATIENCE, TYPES
+from blueque.system.hosts import host_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

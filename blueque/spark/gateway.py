@@ -14,7 +14,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 
-from blueque import process
+from blueque.system import process
 
 _OWNER = "owner_of_blueque"                            # the attribute of a gateway that says which process may use it
 

@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from blueque import process
 from blueque.errors import SparkEnded
 from blueque.spark import environment, gateway
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 

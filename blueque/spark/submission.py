@@ -10,12 +10,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque import plain_files
 from blueque.attempt import Attempt
 from blueque.errors import SubmitFailed
 from blueque.model.task import Task
 from blueque.records import MAX_ERROR, MAX_ERROR_LINES
 from blueque.spark import environment
+from blueque.system import plain_files
 
 
 def submit(

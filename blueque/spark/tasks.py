@@ -13,13 +13,13 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from blueque import process
 from blueque.errors import SparkEnded
 from blueque.model.task import Task
 from blueque.running_task import Heeding, RunningTask, current_task
 from blueque.spark import gateway
 from blueque.spark.progress import Far, Progress, Reporter
 from blueque.spark.sessions import session
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 

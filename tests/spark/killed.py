@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import blueque.spark as bs
-from blueque.embedded import running_server
 from blueque.model import keys
 from blueque.spark.sessions import activate
+from blueque.system.embedded_redis import running_server
 from spark import mishaps
 from spark.conftest import FAST
 from spark.exact import is_exact, leftovers, pending

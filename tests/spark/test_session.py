@@ -11,9 +11,10 @@ import pytest
 from running import is_there, until
 
 import blueque
-from blueque import InvalidInput, NoJava, SparkEnded, process
+from blueque import InvalidInput, NoJava, SparkEnded
 from blueque.running_task import RunningTask
 from blueque.spark import environment
+from blueque.system import process
 from spark.conftest import FAST
 
 

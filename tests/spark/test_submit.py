@@ -10,7 +10,7 @@ from handlers import children_of_task, ended, files
 from running import Programs, until
 
 from blueque import SubmitFailed
-from blueque.embedded import running_server
+from blueque.system.embedded_redis import running_server
 from spark.conftest import FAST
 
 WORK = f"""

@@ -11,9 +11,9 @@ import pytest
 from handlers import children_of_task, ended
 from running import Programs, until
 
-from blueque.embedded import running_server
 from blueque.spark.progress import Far, Progress
 from blueque.spark.tasks import _Sigterm
+from blueque.system.embedded_redis import running_server
 from spark.conftest import FAST
 
 TASKS = ("count", "wait to be cancelled", "wait to be killed")

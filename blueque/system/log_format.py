@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from blueque.log_writer import STDERR, Writer
+from blueque.system.log_writer import STDERR, Writer
 
 log = logging.getLogger("blueque")
 

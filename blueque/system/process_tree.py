@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from blueque.proc import has_ended, read_all_stats, read_share_of_memory
-from blueque.process import start_ticks
+from blueque.system.process import start_ticks
+from blueque.system.procfs import has_ended, read_all_stats, read_share_of_memory
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")

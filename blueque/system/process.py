@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque.hosts import host_name, is_this_machine
-from blueque.proc import has_ended, read_all_stats, read_stat
-from blueque.signals import signal_name
+from blueque.system.hosts import host_name, is_this_machine
+from blueque.system.procfs import has_ended, read_all_stats, read_stat
+from blueque.system.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kernel: that of the machine, not of a container

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from blueque.errors import RedisRefused
-from blueque.pauses import pause
+from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
 
