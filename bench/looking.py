@@ -16,7 +16,7 @@ from bench.stage import RunFailed, Stage
 from bench.venvs import ROOT, clean_environment
 from blueque import protocol
 from blueque.cli.main import _VERBS
-from blueque.connection import Command
+from blueque.connection.redis import Command
 from blueque.model import keys
 
 QUEUES, LISTENERS, RUNNING = 200, 2, 6                 # listeners and running tasks are of each queue

@@ -17,7 +17,7 @@ from bench import cpu
 from bench.systems import Commands, Place, System
 from bench.venvs import ROOT, clean_environment
 from blueque import Client
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.system.embedded_redis import Server
 
 LINE = 18                                              # bytes of a line in the ledger

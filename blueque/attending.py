@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from blueque import checkpoint_files, records
 from blueque.attempt import Attempt
 from blueque.client import Client
-from blueque.connection import Connection
+from blueque.connection.redis import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener_group import ListenerGroup

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque import census, invariants, line_invariants, protocol, recheck
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.picture import Finding, Picture
 from blueque.questions import BATCH, batches, hashes

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
 from blueque.model.ids import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from blueque import protocol
 from blueque.batches import Batches, Column, Plan
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import limits
 from blueque.model.encoding import require_run_name, require_time, require_whole

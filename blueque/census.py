@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from blueque import run_census
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import TYPES, Place
 from blueque.picture import Finding, Picture

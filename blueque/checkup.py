@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection import Redis, as_hash, exchange, raise_refusal
+from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.nodes import shared_hosts
 from blueque.survey import to_seconds

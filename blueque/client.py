@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from blueque import run_record
-from blueque.address import Address, hide_password
-from blueque.client_connection import ClientConnection
 from blueque.config import Config
 from blueque.config import load as load_config
-from blueque.connection import Connection, Redis
+from blueque.connection.address import Address, hide_password
+from blueque.connection.plain import SocketConnection
+from blueque.connection.redis import Connection, Redis
+from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.inspector import Inspector
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
 from blueque.model.selection import Select, require_select
 from blueque.model.task import Task
-from blueque.socket_connection import SocketConnection
 from blueque.task_load import load
 
 # What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from blueque.address import Address
+from blueque.connection.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.model import limits, selection
 from blueque.model.encoding import CENTURY, require_number, require_queue_name, require_whole

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blueque.address import Address
-from blueque.connection import exchange
+from blueque.connection.address import Address
+from blueque.connection.plain import SocketConnection
+from blueque.connection.redis import exchange
 from blueque.errors import NoServer
-from blueque.socket_connection import SocketConnection
 from blueque.system import process, signals
 from blueque.system.embedded_redis import find_server, running_server
 

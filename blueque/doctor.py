@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from blueque import audit, checkup, overview
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
 from blueque.leftovers import Leftover, Leftovers

@@ -13,7 +13,7 @@ from blueque.nodes import read_groups
 from blueque.statistics import load
 
 if TYPE_CHECKING:
-    from blueque.connection import Redis
+    from blueque.connection.redis import Redis
 
 MAX_FAILED = 1000                                      # of a queue's newest that are looked at
 MAX_FAILED_IN_ALL = 10_000                             # the same of all queues, but LEAST_FAILED of each

@@ -11,7 +11,7 @@ import os
 import time
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.feeds import Record
 from blueque.model.units import Timing
 from blueque.system import process

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from blueque import feeds, protocol
 from blueque.backlog import Backlog
 from blueque.backlog_rows import Shape
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.feed_chunks import Aim, FeedChunks, cursor
 from blueque.feed_owner import FeedOwner

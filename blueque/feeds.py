@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 
 Record = Mapping[str, str]

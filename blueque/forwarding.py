@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.inspector import Inspector
 
 Resources = tuple[tuple[str, int], ...]

@@ -6,7 +6,7 @@ import logging
 import time
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.inspector import Inspector
 from blueque.line_up import Room
 from blueque.model.states import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blueque.connection import Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.errors import SnapshotGone
 from blueque.model import keys
 from blueque.model.snapshot import Slice, Snapshot

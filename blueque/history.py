@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 
 LONGEST = 5.0                                          # seconds that Redis is asked to wait for an event at a time

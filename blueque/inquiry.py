@@ -16,7 +16,7 @@ from blueque.task_load import load
 from blueque.waiting import Pause, pause_of
 
 if TYPE_CHECKING:
-    from blueque.connection import Command, Redis
+    from blueque.connection.redis import Command, Redis
 
 FARTHEST = 10_000                                      # from the front of its line a task is looked for
 MAX_LINES = 1000                                       # of the highest priority that are counted

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import inquiry, line_up, overview, statistics, survey, task_log
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs

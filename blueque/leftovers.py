@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import WrongRun
 from blueque.model.run import Record
 from blueque.run_record import load, load_all, staged_chunks

@@ -10,7 +10,7 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 
 if TYPE_CHECKING:
-    from blueque.connection import Redis
+    from blueque.connection.redis import Redis
 
 AT_ONCE = 100                                          # lines that are looked at in one go
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from blueque import protocol
-from blueque.connection import Connection, Patience, Redis
+from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.forwarding import MOST_WANTED, Forwarding, Resources
 from blueque.freeing import Freeing

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from blueque import protocol
-from blueque.connection import Connection, Patience, Redis
+from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.listener import Listener

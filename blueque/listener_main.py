@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from blueque import slot, spawned
-from blueque.address import Address, hide_password
 from blueque.client import Client
 from blueque.config import Config
+from blueque.connection.address import Address, hide_password
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.import_ahead import import_for_daemon

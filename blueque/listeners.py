@@ -6,7 +6,7 @@ import logging
 from typing import Literal, NamedTuple
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.inspector import Inspector
 from blueque.nodes import Node, find_named
 from blueque.system import process

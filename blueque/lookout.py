@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from blueque.connection import Connection, exchange, raise_refusal
+from blueque.connection.redis import Connection, exchange, raise_refusal
+from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.tracking import Tracking
 
 BATCH = 500                                            # queues that are looked at in one write
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.exposition import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
 from blueque.model.task import Task

@@ -12,7 +12,7 @@ from blueque.model import keys, units
 from blueque.system import process
 
 if TYPE_CHECKING:
-    from blueque.connection import Command, Redis
+    from blueque.connection.redis import Command, Redis
 
 MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
 BEATS_TO_BE_LATE = 2                                   # after so many that have not come

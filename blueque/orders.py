@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from blueque.address import REPLY_TIMEOUT
-from blueque.connection import Connection
+from blueque.connection.address import REPLY_TIMEOUT
+from blueque.connection.redis import Connection
 from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.system import process, signals
 from blueque.system.outage import Trouble

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque import feeds
-from blueque.connection import Command, Redis, raise_refusal
+from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from blueque import ended, frozen, protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import FINISHED, Place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from blueque.connection import Command, Redis
+from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.states import MARK, Entry, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from blueque import run_census
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import LISTS, TYPES, Entry, Place, home
 from blueque.picture import Finding, Hash, Picture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.inspector import Inspector
 from blueque.model.task import Task

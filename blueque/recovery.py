@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisAway, RedisRefused
 from blueque.inspector import Inspector
 from blueque.model import units

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from blueque import ended, protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.states import Place
 from blueque.model.units import Keep

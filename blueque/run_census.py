@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from blueque.connection import Command, Redis
+from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.states import Entry
 from blueque.picture import Finding, Hash, Picture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blueque.connection import Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
 from blueque.model.run import Record, parse
 

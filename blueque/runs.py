@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model.encoding import require_whole
 from blueque.model.ids import ids_of_run_keys, shard_of

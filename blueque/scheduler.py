@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from blueque.address import hide_password
 from blueque.client import Client
+from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.import_ahead import import_for_daemon
 from blueque.queue import Queue

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque import arrow
-from blueque.connection import pack
+from blueque.connection.redis import pack
 from blueque.model import keys
 from blueque.model.columns import COLUMNS, LISTED_AS, OTHER, TASK_ID
 

@@ -19,7 +19,7 @@ from blueque.adoption import Adoption, Candidate
 from blueque.attempt import Attempt
 from blueque.attending import Attending
 from blueque.client import Client
-from blueque.connection import Connection
+from blueque.connection.redis import Connection
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.launching import LOOK_FOR_ROOM, Launcher

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
 from blueque.model.ids import random_ids

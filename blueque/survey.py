@@ -17,7 +17,7 @@ from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, r
 from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, waiting_since, with_default
 
 if TYPE_CHECKING:
-    from blueque.connection import Command, Redis
+    from blueque.connection.redis import Command, Redis
 
 STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled", "complete")
 SHOWN = (

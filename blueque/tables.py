@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from blueque import arrow
-from blueque.connection import Command, Connection, Patience, Redis, pack, raise_refusal
+from blueque.connection.redis import Command, Connection, Patience, Redis, pack, raise_refusal
 from blueque.errors import InvalidInput, RedisAway, SnapshotGone
 from blueque.model import columns
 from blueque.model.snapshot import Slice

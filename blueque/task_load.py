@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blueque.connection import Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
 from blueque.model.task import Task
 

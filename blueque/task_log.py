@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import OURS
 

@@ -10,7 +10,7 @@ from blueque.model import keys
 from blueque.model.states import LOST
 
 if TYPE_CHECKING:
-    from blueque.connection import Redis
+    from blueque.connection.redis import Redis
     from blueque.history import Event
     from blueque.model.task import Task
 

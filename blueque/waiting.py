@@ -11,7 +11,7 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, priority_
 from blueque.nodes import LOOKS_AT_LINES, Node
 
 if TYPE_CHECKING:
-    from blueque.connection import Command
+    from blueque.connection.redis import Command
     from blueque.model.task import Task
 
 MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority

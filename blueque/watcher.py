@@ -10,13 +10,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from blueque.connection import Connection, Patience, as_hash, exchange, raise_refusal
+from blueque.connection.redis import Connection, Patience, as_hash, exchange, raise_refusal
+from blueque.connection.tracking import Tracking
 from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
 from blueque.model.task import Task
 from blueque.system.outage import Trouble
-from blueque.tracking import Tracking
 
 STATUSES_AT_ONCE = 1000
 TASKS_AT_ONCE = 100                                    # with their results

@@ -9,7 +9,7 @@ from typing import Any
 from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import (
     BatchFailed,
     BatchTaken,

@@ -13,7 +13,7 @@ from faults import FaultProxy
 from oracle import EVENTS
 
 from blueque import Client
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.protocol import transaction
 from blueque.system import hosts
 from blueque.system.embedded_redis import Server, running_server

@@ -16,7 +16,7 @@ from scenarios import OURS, SCENARIOS
 from stepper import Bounds, Stepper, without_pauses
 from world import process_table
 
-from blueque.address import Address
+from blueque.connection.address import Address
 from blueque.system.embedded_redis import running_server
 
 

@@ -12,11 +12,11 @@ from actors import drain
 from stepper import Actor, Bounds, Fault, Stepper
 from world import QUEUE, World, draw_as
 
-from blueque.address import Address
 from blueque.audit import audit
-from blueque.connection import Command, Redis, exchange, pack, raise_refusal
+from blueque.connection.address import Address
+from blueque.connection.plain import SocketConnection
+from blueque.connection.redis import Command, Redis, exchange, pack, raise_refusal
 from blueque.model import keys
-from blueque.socket_connection import SocketConnection
 
 EVERY = frozenset(Fault)
 

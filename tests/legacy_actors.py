@@ -8,7 +8,7 @@ from actors import every_node
 from legacy_logic import LegacyQueue, claim_orphan, end_task, run_task
 from world import LAST, QUEUE, World
 
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 
 

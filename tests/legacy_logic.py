@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blueque.connection import Command, Redis, exchange, raise_refusal
+from blueque.connection.redis import Command, Redis, exchange, raise_refusal
 
 
 class LegacyQueue:

@@ -27,7 +27,7 @@ import blueque.processor
 import blueque.queue
 from blueque import Client, Retry, protocol
 from blueque.audit import audit
-from blueque.connection import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import BluequeError
 from blueque.listener import Listener
 from blueque.model import keys

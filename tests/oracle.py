@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blueque.connection import Command, Connection, as_hash, pack, raise_refusal
+from blueque.connection.redis import Command, Connection, as_hash, pack, raise_refusal
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
 

@@ -17,7 +17,7 @@ from stepper import Fault
 from world import QUEUE, World, join, put_in_line, start_one, take_one
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.units import Keep
 from blueque.run_record import load

@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
-from blueque import connection as connection_module
-from blueque.connection import Command, Connection, Redis, exchange
+from blueque.connection import redis as connection_module
+from blueque.connection.redis import Command, Connection, Redis, exchange
 from blueque.errors import RedisAway
 from blueque.protocol import transaction
 

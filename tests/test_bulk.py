@@ -28,11 +28,11 @@ from blueque import (
     protocol,
 )
 from blueque import rows as rows_module
-from blueque.connection import Patience
+from blueque.connection.plain import SocketConnection
+from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
 from blueque.model.encoding import FLUSH
-from blueque.socket_connection import SocketConnection
 
 FAR = 4e9
 

@@ -1,4 +1,4 @@
-"""blueque.connection: addresses, real connections of both kinds, and how they break."""
+"""blueque.connection.redis: addresses, real connections of both kinds, and how they break."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from blueque import Client, InvalidInput, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.address import Address, hide_password
-from blueque.connection import exchange, pack
+from blueque.connection.address import Address, hide_password
+from blueque.connection.redis import exchange, pack
 from blueque.system.embedded_redis import Server, running_server
 from blueque.system.process import fork, wait_for
 

@@ -45,7 +45,7 @@ from protocol_pages import (
 
 import blueque
 from blueque import protocol
-from blueque.connection import Redis, as_hash
+from blueque.connection.redis import Redis, as_hash
 from blueque.errors import (
     BatchTaken,
     BluequeError,

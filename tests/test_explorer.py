@@ -19,7 +19,7 @@ from scenarios import HOLES, OURS, SCENARIOS, by, nothing
 from stepper import Fault
 from world import QUEUE, World
 
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 
 IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))

@@ -12,7 +12,7 @@ import redis as redis_py
 from faults import FaultProxy
 
 from blueque import Client, RedisRefused
-from blueque.connection import exchange
+from blueque.connection.redis import exchange
 from blueque.protocol import take
 from blueque.system.embedded_redis import Server, running_server
 

@@ -17,16 +17,16 @@ from running import Programs, until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 
 from blueque import FeedTaken, feed_chunks, feed_owner, feeding, protocol
-from blueque.address import Address
 from blueque.backlog import Backlog
 from blueque.backlog_rows import Shape
-from blueque.connection import Redis
+from blueque.connection.address import Address
+from blueque.connection.plain import SocketConnection
+from blueque.connection.redis import Redis
 from blueque.feeding import Feeding, Job
 from blueque.model import keys
 from blueque.model.ids import random_ids
 from blueque.model.units import Timing
 from blueque.protocol.bulk import Batch, NewTasks
-from blueque.socket_connection import SocketConnection
 
 ROWS = 60_000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from blueque import protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
 from blueque.model.retry import Retry
 

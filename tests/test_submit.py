@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotFinished, WrongQueue, protocol
-from blueque.connection import exchange
+from blueque.connection.redis import exchange
 
 
 def finish(redis, task, status):

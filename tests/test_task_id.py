@@ -13,7 +13,7 @@ import redis as redis_py
 from faults import Fault
 
 from blueque import Client, InvalidInput, TaskId, protocol
-from blueque.connection import Patience
+from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
 

@@ -6,7 +6,7 @@ import pytest
 from faults import Fault
 
 from blueque import Client, Contended, OutcomeUnknown, RedisAway, RedisRefused
-from blueque.connection import Look, exchange
+from blueque.connection.redis import Look, exchange
 from blueque.protocol.transaction import MAX_CONFLICTS, Answer, Change, transact
 
 ADD = Look(["list"], [("LRANGE", "list", 0, -1)])

@@ -9,7 +9,7 @@ import forked
 import pytest
 
 from blueque import RedisRefused, protocol
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.wrong_types import WrongTypes, empty, is_look
 

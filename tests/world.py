@@ -17,7 +17,7 @@ from oracle import Ledger
 
 from blueque import protocol
 from blueque import recovery as recovery_module
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 from blueque.listener import Listener
 from blueque.model.task import Task

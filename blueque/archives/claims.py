@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from blueque import protocol
 from blueque.archives.layout import Directory
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
 from blueque.system import process

@@ -15,7 +15,7 @@ from blueque.archives.claims import Claim, Record
 from blueque.archives.layout import Directory
 from blueque.archives.window import ended_before, window
 from blueque.client import Client
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput, RedisAway, RedisRefused
 from blueque.model.columns import ARCHIVE_FIELDS
 from blueque.model.encoding import require_number, require_queue_name, require_whole

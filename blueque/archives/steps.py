@@ -14,7 +14,7 @@ from blueque import protocol
 from blueque.archives import durable, layout, parquet
 from blueque.archives.claims import Claim
 from blueque.archives.layout import Directory
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
 from blueque.protocol.archiving import MOST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blueque import tables
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 
 _PROBE = 8                                             # entries in a row of which one will be a task with a time

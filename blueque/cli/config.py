@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
+from blueque.connection.address import hide_password
 from blueque.model import units
 from blueque.system import hosts
 from blueque.text.hints import amount

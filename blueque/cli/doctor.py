@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.connection.address import hide_password
 from blueque.errors import Contended, RedisRefused
 from blueque.version import __version__
 

@@ -65,7 +65,7 @@ def collector(client: Client, max_queues: int = 500, longest: float = 4.0) -> Ca
 
 
 def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:
-    from blueque.address import hide_password  # here, as above
+    from blueque.connection.address import hide_password  # here, as above
     from blueque.exporter import is_loopback, open_server, parse_address, serve
     from blueque.system.log_format import log_to_stderr
 

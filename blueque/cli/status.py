@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque import attention
-from blueque.address import hide_password
 from blueque.attention import Concern, pause_words
 from blueque.cli import feeds, show
 from blueque.cli.failure import ATTENTION
@@ -19,6 +18,7 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
 from blueque.cli.show import Column
 from blueque.cli.tasks import as_item, finite
+from blueque.connection.address import hide_password
 from blueque.survey import entered
 from blueque.text.eta import read_progress
 from blueque.version import __version__

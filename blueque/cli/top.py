@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque import attention
-from blueque.address import hide_password
 from blueque.cli import show
 from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
 from blueque.cli.pace import progress_cell, unheard
 from blueque.cli.screen import height, watch
 from blueque.cli.show import Column
+from blueque.connection.address import hide_password
 from blueque.survey import entered
 from blueque.text.eta import LATE, Pace, read_progress, time_left
 from blueque.version import __version__

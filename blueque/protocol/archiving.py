@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import BatchTaken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole

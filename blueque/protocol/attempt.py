@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque.connection import Command
+from blueque.connection.redis import Command
 from blueque.errors import NotOwner
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of, priority_of

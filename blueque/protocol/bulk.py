@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Look, Redis, pack
+from blueque.connection.redis import Command, Look, Redis, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.attempt import make_known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import line_of

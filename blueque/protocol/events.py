@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from blueque.connection import Command, Redis
+from blueque.connection.redis import Command, Redis
 from blueque.model import histogram, keys
 from blueque.model.encoding import count_of, day_of
 from blueque.model.states import LOST

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import FeedTaken, InvalidInput
 from blueque.model import keys
 from blueque.protocol.attempt import flat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Look, Redis
+from blueque.connection.redis import Look, Redis
 from blueque.model import keys
 from blueque.model.snapshot import Slice
 from blueque.protocol.transaction import Answer, Change, transact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque.connection import Look
+from blueque.connection.redis import Look
 from blueque.model import keys
 from blueque.protocol.events import FIELDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NodeTaken, NotRegistered
 from blueque.model import keys
 from blueque.protocol.transaction import Answer, Change, transact

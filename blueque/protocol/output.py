@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import LINES, OURS, Line
 from blueque.protocol.attempt import owned

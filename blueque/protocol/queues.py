@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.model.lines import needs_of

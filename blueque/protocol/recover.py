@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blueque.connection import Command, Look, Redis, as_hash
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
 from blueque.model import keys
 from blueque.model.encoding import DIGITS, count_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
 from blueque.model.states import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blueque.connection import Command, Redis, exchange, raise_refusal
+from blueque.connection.redis import Command, Redis, exchange, raise_refusal
 from blueque.errors import CLUSTER, RedisRefused
 from blueque.model import keys
 from blueque.protocol.transaction import prove

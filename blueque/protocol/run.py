@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from blueque.connection import Command, Redis
+from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.protocol.attempt import (
     IDENTITY,

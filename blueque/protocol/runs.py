@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from blueque.connection import Command, Look, Redis, as_hash, pack
+from blueque.connection.redis import Command, Look, Redis, as_hash, pack
 from blueque.errors import RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.model import keys
 from blueque.protocol.membership import STANDING, Standing, order_of
 from blueque.protocol.transaction import Answer, Change, transact

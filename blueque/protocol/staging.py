@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque.connection import Command, Look, Redis, as_hash, pack
+from blueque.connection.redis import Command, Look, Redis, as_hash, pack
 from blueque.errors import OldBatch, RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of

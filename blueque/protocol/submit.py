@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY

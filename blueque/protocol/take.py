@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Command, Connection, Look, Redis, as_hash, name_refused, raise_refusal
+from blueque.connection.redis import Command, Connection, Look, Redis, as_hash, name_refused, raise_refusal
 from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
 from blueque.model.encoding import count_of

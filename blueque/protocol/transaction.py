@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection import Ahead, Command, Connection, Look, Patience, Redis, exchange, name_refused, raise_refusal
+from blueque.connection.redis import Ahead, Command, Connection, Look, Patience, Redis, exchange, name_refused, raise_refusal
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.system.backoff import jitter
 

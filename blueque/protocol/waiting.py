@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blueque.connection import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of

@@ -25,7 +25,7 @@ from blueque.archives.run import Archived, Work
 from blueque.archives.run import archive as archive_with
 from blueque.archives.run import write as write_here
 from blueque.client import Client
-from blueque.connection import Redis
+from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BluequeError, Contended
 from blueque.model import units
 from blueque.model.columns import ARCHIVE_FIELDS, COLUMNS

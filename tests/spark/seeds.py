@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import redis as redis_py
 
-from blueque.connection import pack
+from blueque.connection.redis import pack
 from blueque.model import keys
 
 NOON = 1795176000.0                                    # 20 November 2026, 12:00 UTC

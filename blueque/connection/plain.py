@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import hiredis
 
-from blueque.address import Address
-from blueque.connection import Ahead, Command, Connection, exchange, pack, unless_away
+from blueque.connection.address import Address
+from blueque.connection.redis import Ahead, Command, Connection, exchange, pack, unless_away
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()

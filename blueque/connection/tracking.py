@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blueque.connection import Connection
+from blueque.connection.redis import Connection
 
 
 class Tracking:

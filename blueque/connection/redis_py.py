@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from blueque.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
-from blueque.connection import AWAY, Ahead, Command, Connection, pack, unless_away
+from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
+from blueque.connection.redis import AWAY, Ahead, Command, Connection, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
 if TYPE_CHECKING:
