@@ -14,7 +14,7 @@ if _typing.TYPE_CHECKING:
     from blueque.archives import archive
     from blueque.bulk import Count
     from blueque.client import Client
-    from blueque.config import Config
+    from blueque.config.toml_file import Config
     from blueque.errors import (
         ArchiveRefused,
         BacklogRefused,
@@ -136,7 +136,7 @@ __all__ = [
 _LAZY = {
     **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
     "Client": "blueque.client",
-    "Config": "blueque.config",
+    "Config": "blueque.config.toml_file",
     "Count": "blueque.bulk",
     "Fail": "blueque.model.outcomes",
     "ForkingRunner": "blueque.forking_runner",

@@ -31,7 +31,7 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import zlib
 
     import blueque.bulk
-    import blueque.toml_lines
+    import blueque.config.toml_lines
 
     _import_for_client()
     if not is_plain:

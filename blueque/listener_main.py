@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from blueque import slot, spawned
 from blueque.client import Client
-from blueque.config import Config
+from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused

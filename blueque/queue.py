@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from blueque import protocol
 from blueque.bulk import ManyTasks
-from blueque.config import QueueConfig
+from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.inspector import Inspector

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from blueque import config, protocol
+from blueque import protocol
 from blueque.cli import failure, help
 from blueque.cli.completion import SHELLS, answer
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.config import toml_file
 from blueque.model.states import FINISHED
 from blueque.survey import STATUSES
 
@@ -117,7 +118,7 @@ def test_the_example_is_the_one_of_the_documentation_and_says_nothing_as_it_is(r
     text = (here / "blueque.toml").read_text()
 
     assert uncommented(text) == DOCS.read_text().partition("```toml\n")[2].partition("```")[0]
-    assert config.load("blueque.toml") == config.parse("")
+    assert toml_file.load("blueque.toml") == toml_file.parse("")
 
 
 def test_init_overwrites_nothing(run, here):

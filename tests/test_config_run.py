@@ -18,7 +18,7 @@ from running import Programs, clean_environment, until
 from blueque import Client, Config, ConfigRefused, Retry, task_process
 from blueque.cli import listener, scheduler
 from blueque.cli.program import settings_of
-from blueque.config import FINISHED, load, parse
+from blueque.config.toml_file import FINISHED, load, parse
 from blueque.model import keys
 from blueque.model.limits import Limits
 

@@ -17,7 +17,7 @@ from blueque import Client, InvalidInput, InvalidType, protocol, statistics
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.stats import drawn
-from blueque.config import parse
+from blueque.config.toml_file import parse
 from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units
 from blueque.model.encoding import day_of

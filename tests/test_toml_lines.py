@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from blueque.toml_lines import lines_of_keys
+from blueque.config.toml_lines import lines_of_keys
 
 TEXT = '''# a comment = 1
 plain = 1                                 # [not.a.table]

@@ -206,8 +206,8 @@ def _file(invocation: Invocation) -> tuple[dict[str, Any], dict[str, int]]:
         return {}, {}
     import tomllib  # here: a file is needed for it
 
-    from blueque.config import shown_path
-    from blueque.toml_lines import lines_of_keys
+    from blueque.config.toml_file import shown_path
+    from blueque.config.toml_lines import lines_of_keys
 
     try:
         text = Path(found).read_text(encoding="utf-8-sig")

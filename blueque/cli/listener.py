@@ -30,7 +30,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
-from blueque.config import LIMITS, MAX_SLOTS, ON_TERM, shown_path
+from blueque.config.toml_file import LIMITS, MAX_SLOTS, ON_TERM, shown_path
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.limits import fields
@@ -43,7 +43,7 @@ from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.config import Config
+    from blueque.config.toml_file import Config
     from blueque.model.retry import Retry
 
 # Variables that a task inherits: programs other than blueque-listener go by them as well.

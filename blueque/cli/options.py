@@ -20,7 +20,7 @@ from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.config import Config
+    from blueque.config.toml_file import Config
     from blueque.model.retry import Retry
     from blueque.text.redaction import Hide
 
@@ -42,7 +42,7 @@ class Invocation:
     @functools.cached_property
     def config(self) -> Config:
         """What blueque.toml says. A mistake in it ends the program."""
-        from blueque.config import load  # here: --help does without
+        from blueque.config.toml_file import load  # here: --help does without
 
         try:
             return load(self.config_file)

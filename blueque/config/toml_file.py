@@ -229,7 +229,7 @@ class _Checker:
             raise self._refused(path, str(error)) from error
 
     def _refused(self, path: Path, reason: str) -> ConfigRefused:
-        from blueque.toml_lines import lines_of_keys  # here: for a mistake only
+        from blueque.config.toml_lines import lines_of_keys  # here: for a mistake only
 
         lines = lines_of_keys(self._text)
         known = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ())
