@@ -18,7 +18,7 @@ from bench.stage import RunFailed, Stage
 from bench.systems import OURS
 from bench.venvs import clean_environment
 from blueque import protocol
-from blueque.tail import Line
+from blueque.spool.log_tail import Line
 
 LINES = 500_000
 PER_SECOND = 50_000                                    # lines, of the program alone

@@ -11,15 +11,15 @@ import os
 import time
 from typing import NamedTuple
 
-from blueque import checkpoint_files
-from blueque.attempt import Attempt
 from blueque.errors import NotOwner
 from blueque.inspector import Inspector
 from blueque.listener_group import ListenerGroup
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
 from blueque.roster import Roster
-from blueque.spool import Spool
+from blueque.spool import checkpoint
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -167,6 +167,6 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
 
 def _close(task: Task, attempt: Attempt) -> None:
     try:
-        attempt.mark_reported(is_wanted=task.status in WAITING and bool(checkpoint_files.entries(attempt.path)))
+        attempt.mark_reported(is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path)))
     except OSError as error:                           # a full disk: it is kept longer than need be
         log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

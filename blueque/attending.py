@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from blueque import checkpoint_files, records
-from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.connection.redis import Connection
 from blueque.defaults import Defaults
@@ -23,6 +21,8 @@ from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
 from blueque.recovery import last_seen
+from blueque.spool import checkpoint, outcome_record
+from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.outage import Trouble
 from blueque.upkeep import Upkeep
@@ -114,7 +114,7 @@ class Attending:
 
     def _is_wanted(self, task: Task, attempt: Attempt) -> bool:
         """Tell whether the task is to run again, and may go on from the directory that this attempt has left."""
-        if not checkpoint_files.entries(attempt.path):
+        if not checkpoint.entries(attempt.path):
             return False
         try:
             return self._telling.get_task(task.id).status in WAITING
@@ -258,7 +258,7 @@ class Attending:
 
     # When it has ended
 
-    def _record(self, watch: Watch) -> records.Record | None:
+    def _record(self, watch: Watch) -> outcome_record.Record | None:
         """Return the exit record, written by the task process or else by us; None when nobody knows how it ended."""
         measured = watch.measured()
         ending: process.Ending | None = None
@@ -277,7 +277,7 @@ class Attending:
         is_ours = record is None
         if record is None and ending is not None:
             is_out_of_memory = process.out_of_memory_kills() > self._upkeep.oom_kills
-            record = records.record_of_ending(ending, is_out_of_memory)
+            record = outcome_record.record_of_ending(ending, is_out_of_memory)
         record = record or {"status": "failed", "error": "its process is gone", "error_type": watch.reason}
         record = {**record, **{name: max(value, record.get(name) or 0) for name, value in measured.items()}}
         record.setdefault("finished", time.time())
@@ -296,7 +296,7 @@ class Attending:
             watch.reason = error_type                  # Redis has lost that it was told so once
         return record
 
-    def _read_exit(self, watch: Watch) -> records.Record | None:
+    def _read_exit(self, watch: Watch) -> outcome_record.Record | None:
         """Return the exit record; while it cannot be read, as when no more files may be open, try again for a while."""
         deadline = time.monotonic() + UNREADABLE
         while True:
@@ -323,13 +323,13 @@ class Attending:
         return process.Reaped(**noted) if noted is not None else None
 
     def _report(
-        self, watch: Watch, record: records.Record | None, publisher: Publisher,
+        self, watch: Watch, record: outcome_record.Record | None, publisher: Publisher,
         do: Callable[[Callable[[], object]], object],
     ) -> None:
         """Tell Redis how it ended. do: calls what does so, perhaps until Redis does it."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry
-        said = records.last_words(record) if record is not None or watch.attempt.has_begun() else ""
+        said = outcome_record.last_words(record) if record is not None or watch.attempt.has_begun() else ""
 
         def report() -> None:
             if watch.reason == "superseded":
@@ -344,7 +344,7 @@ class Attending:
             elif self._is_to_go_on(watch, record):
                 processor.release(watch.reason or watch.asked_for)
             else:
-                has_checkpoint = checkpoint_files.exists(watch.attempt.path)
+                has_checkpoint = checkpoint.exists(watch.attempt.path)
                 processor.report(record, None if watch.reason == "stopped" else default, has_checkpoint)
 
         try:
@@ -403,7 +403,7 @@ class Attending:
             if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):
                 raise Contended("lose", 1)
 
-    def _is_to_go_on(self, watch: Watch, record: records.Record) -> bool:
+    def _is_to_go_on(self, watch: Watch, record: outcome_record.Record) -> bool:
         """Tell whether the task is the next in line again at no cost: it has handed itself back, or we have stopped it."""
         if record["status"] != "failed":
             return False

@@ -9,13 +9,13 @@ import os
 import time
 from collections.abc import Mapping
 
-from blueque import checkpoint_files
-from blueque.attempt import Attempt
-from blueque.checkpoint_files import Entry, Mark, TooMuch
 from blueque.client import Client
 from blueque.errors import RedisRefused
 from blueque.model.task import Task
-from blueque.spool import Spool
+from blueque.spool import checkpoint
+from blueque.spool.attempt import Attempt
+from blueque.spool.checkpoint import Entry, Mark, TooMuch
+from blueque.spool.spool import Spool
 from blueque.system import hosts
 
 log = logging.getLogger("blueque")
@@ -75,8 +75,8 @@ class Teller:
     def _look(self, task: Task, is_over: bool) -> tuple[dict[str, str | None], Mark | None, object] | None:
         """Return what is to be told, and what it is known by; None: value and directory could not be read together."""
         for _ in range(TRIES):
-            found = checkpoint_files.entries(self._path) or []
-            mark, marks = checkpoint_files.mark(self._path), checkpoint_files.marks(found)
+            found = checkpoint.entries(self._path) or []
+            mark, marks = checkpoint.mark(self._path), checkpoint.marks(found)
             # The value first: then the files are never older than it.
             parts = self._value(task, mark, is_over)
             if marks != self._marks or is_over:
@@ -85,7 +85,7 @@ class Teller:
                     return None
                 parts |= files
             # As long as nothing comes or goes there, what the value names is among what we have read.
-            if _names(checkpoint_files.entries(self._path) or []) == _names(found):
+            if _names(checkpoint.entries(self._path) or []) == _names(found):
                 return parts, mark, marks
         self._say(
             "pace", "checkpoint task=%s: its directory changes faster than it can be read; the one before counts", task.id
@@ -97,11 +97,11 @@ class Teller:
             return {}
         if mark is None:
             return {"value": None} if "value" in self._get_known() else {}
-        value = checkpoint_files.read(self._path, self._limit) if mark[1] <= self._limit else None
+        value = checkpoint.read(self._path, self._limit) if mark[1] <= self._limit else None
         if value is None:
             self._say(
                 "value", "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
-                task.id, self._path, checkpoint_files.VALUE, f"{self._limit:,}",
+                task.id, self._path, checkpoint.VALUE, f"{self._limit:,}",
             )
             return {}
         return {"value": value}
@@ -111,13 +111,13 @@ class Teller:
         if not found:
             return {"files": None, "files_left": None} if "files" in self._get_known() else {}
         try:
-            packed = checkpoint_files.pack(self._path, found, self._limit)
+            packed = checkpoint.pack(self._path, found, self._limit)
         except TooMuch:
             self._say(
                 "files", "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
-                task.id, self._path, checkpoint_files.DIRECTORY, f"{self._limit:,}",
+                task.id, self._path, checkpoint.DIRECTORY, f"{self._limit:,}",
             )
-            return {"files": None, "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint_files.DIRECTORY}"}
+            return {"files": None, "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}"}
         except OSError as error:
             self._say(
                 "disk", "checkpoint task=%s: its directory cannot be read: %s; the one before counts", task.id, error
@@ -127,7 +127,7 @@ class Teller:
 
     def _get_known(self) -> frozenset[str]:
         if self._known is None:
-            self._known = checkpoint_files.known(self._path)
+            self._known = checkpoint.known(self._path)
         return self._known
 
     def _note(self, told: set[str]) -> None:
@@ -136,7 +136,7 @@ class Teller:
         if known != self._known:
             self._known = known
             try:
-                checkpoint_files.note_known(self._path, known)
+                checkpoint.note_known(self._path, known)
             except OSError:                            # a full disk: we know it ourselves
                 pass
 
@@ -160,7 +160,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
     value, directory = _left_here(spool, task, int(kept.get("attempt", "0")), limit)
     value = kept.get("value") if value is None else value
     if value is not None:
-        checkpoint_files.write(attempt.path, value)
+        checkpoint.write(attempt.path, value)
     try:
         _carry_directory(spool, task, attempt, directory, kept, limit)
     except OSError as error:
@@ -169,10 +169,10 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         log.error("checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error)
     except Exception:                                  # a task may have left anything in it
         log.exception("checkpoint task=%s: its directory cannot be had, it begins without", task.id)
-    names = {"value": checkpoint_files.VALUE, "files": checkpoint_files.DIRECTORY}
+    names = {"value": checkpoint.VALUE, "files": checkpoint.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
     if handed:
-        checkpoint_files.note_known(attempt.path, handed)
+        checkpoint.note_known(attempt.path, handed)
     for _, old in spool.earlier(task.id, task.fields):
         old.release()
 
@@ -180,18 +180,18 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
 def _carry_directory(
     spool: Spool, task: Task, attempt: Attempt, directory: str | None, kept: Mapping[str, str], limit: int
 ) -> None:
-    if os.path.isdir(f"{attempt.path}/{checkpoint_files.DIRECTORY}"):      # from a try before, when the disk was full
+    if os.path.isdir(f"{attempt.path}/{checkpoint.DIRECTORY}"):      # from a try before, when the disk was full
         return
     if directory is not None:
         try:
-            checkpoint_files.carry(directory, attempt.path, is_in_use=spool.is_in_use(directory))
+            checkpoint.carry(directory, attempt.path, is_in_use=spool.is_in_use(directory))
         except FileNotFoundError:                      # pruned just now
             pass
         else:
             return
     if "files" in kept:
         try:
-            left_out = checkpoint_files.unpack(binascii.a2b_base64(kept["files"]), attempt.path, limit)
+            left_out = checkpoint.unpack(binascii.a2b_base64(kept["files"]), attempt.path, limit)
         except ValueError as error:
             log.error("checkpoint task=%s: its files cannot be unpacked: %s", task.id, error)
         else:
@@ -211,7 +211,7 @@ def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
     if not kept or kept.get("created") != task.fields.get("created"):
         return {}
     number = kept.get("attempt", "0")
-    if not (number.isdecimal() and len(number) < 10) or not checkpoint_files.is_json(kept.get("value", "null")):
+    if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(kept.get("value", "null")):
         log.error("checkpoint task=%s: what Redis has is not what we have written; it begins without", task.id)
         return {}
     return kept
@@ -225,8 +225,8 @@ def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | 
         if number < known:
             break
         if value is None:
-            value = checkpoint_files.read(old.path, limit)
-        if directory is None and os.path.isdir(f"{old.path}/{checkpoint_files.DIRECTORY}"):
+            value = checkpoint.read(old.path, limit)
+        if directory is None and os.path.isdir(f"{old.path}/{checkpoint.DIRECTORY}"):
             directory = old.path
         if old.has_begun():                            # else what it was to find may not have come to it yet
             break

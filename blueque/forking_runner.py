@@ -14,7 +14,7 @@ from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.selection import Select, require_select
 from blueque.slot import Slot
-from blueque.spool import Spool
+from blueque.spool.spool import Spool
 
 
 class ForkingRunner:

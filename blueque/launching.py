@@ -7,7 +7,6 @@ import os
 import time
 
 from blueque import checkpoints
-from blueque.attempt import Attempt
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
@@ -18,7 +17,8 @@ from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders
 from blueque.resources import Claim, Pool, environment
 from blueque.spares import Spare, Spares
-from blueque.spool import Spool
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
 from blueque.system import hosts
 from blueque.system.outage import Trouble
 from blueque.upkeep import Upkeep

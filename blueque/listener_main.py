@@ -35,7 +35,7 @@ from blueque.rereading import Rereading
 from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.slot import Slot
-from blueque.spool import Spool
+from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.log_format import log_to_stderr, stop_logging
 from blueque.system.log_writer import dropping_prints

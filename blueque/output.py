@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from blueque.attempt import Attempt
+from blueque.spool.attempt import Attempt
 from blueque.system.plain_files import open_plain
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))

@@ -10,14 +10,14 @@ import re
 import time
 from collections.abc import Callable
 
-from blueque.attempt import Attempt
 from blueque.checkpoints import Teller
 from blueque.client import Client
 from blueque.errors import BluequeError, RedisAway
-from blueque.gauge import Told
 from blueque.model.task import Task
 from blueque.model.units import LOG_LIMIT
-from blueque.tail import Tail
+from blueque.spool.attempt import Attempt
+from blueque.spool.log_tail import Tail
+from blueque.spool.progress_file import Told
 
 log = logging.getLogger("blueque")
 

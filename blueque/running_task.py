@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blueque import checkpoint_files
-from blueque.attempt import STOP, Attempt
-from blueque.gauge import Gauge
 from blueque.model import units
 from blueque.model.encoding import decode, encode_json
 from blueque.model.task import Task
+from blueque.spool import checkpoint as checkpoint_files
+from blueque.spool.attempt import STOP, Attempt
+from blueque.spool.progress_file import Gauge
 from blueque.telling import Stage, meant
 
 if TYPE_CHECKING:

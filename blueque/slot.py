@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from blueque.adoption import Adoption, Candidate
-from blueque.attempt import Attempt
 from blueque.attending import Attending
 from blueque.client import Client
 from blueque.connection.redis import Connection
@@ -31,7 +30,8 @@ from blueque.orders import Order, OrderCame, Orders, Pause
 from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.spares import Spare, Spares
-from blueque.spool import Spool
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.system.outage import Trouble
 from blueque.system.process_tree import Tree

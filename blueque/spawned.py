@@ -16,7 +16,7 @@ from blueque import task_process, work
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.units import HandlerName
-from blueque.spool import Spool
+from blueque.spool.spool import Spool
 from blueque.system import process
 
 ORDERS = "BLUEQUE_SPAWNED"

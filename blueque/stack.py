@@ -12,7 +12,7 @@ import os
 import signal
 import time
 
-from blueque.attempt import STACK, Attempt
+from blueque.spool.attempt import STACK, Attempt
 from blueque.system.plain_files import open_plain
 
 NUMBER = signal.SIGRTMIN + 6                           # nobody else uses it; it ends whoever has no handler for it

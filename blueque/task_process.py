@@ -14,13 +14,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque import checkpoint_files, running_task
-from blueque.attempt import STOP, Attempt
+from blueque import running_task
 from blueque.gate import Waiting, Word
 from blueque.output import Output
-from blueque.records import record_of
 from blueque.running_task import RunningTask
-from blueque.spool import Spool
+from blueque.spool import checkpoint
+from blueque.spool.attempt import STOP, Attempt
+from blueque.spool.outcome_record import record_of
+from blueque.spool.spool import Spool
 from blueque.system import log_format, process, signals
 from blueque.work import Work
 
@@ -113,8 +114,8 @@ def _get_ready(attempt: Attempt, word: Word, output: Output, max_bytes: int) -> 
         os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
         os.environ["BLUEQUE_TASK_DIR"] = attempt.path
         os.environ["BLUEQUE_PROGRESS"] = f"{attempt.path}/progress"
-        os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint_files.VALUE}"
-        os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint_files.DIRECTORY}"
+        os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint.VALUE}"
+        os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint.DIRECTORY}"
         os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
         os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)       # of what a program that it starts may tell
         os.environ.pop("BLUEQUE_DEADLINE", None)       # of a task in which our listener runs

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from blueque.gauge import Told
+from blueque.spool.progress_file import Told
 from blueque.text.format import one_line
 
 _SHOWN = 40                                            # characters of what was told wrongly

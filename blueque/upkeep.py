@@ -14,7 +14,7 @@ from blueque.listener_group import ListenerGroup
 from blueque.model.task import Task
 from blueque.orders import Order, Orders
 from blueque.protocol.membership import Standing
-from blueque.spool import Spool
+from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.system.outage import Trouble
 

@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 from blueque import stack
-from blueque.attempt import Attempt
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
+from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.process_tree import Stopping, Tree
 

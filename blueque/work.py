@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from blueque import checkpoint_files, stack
-from blueque.attempt import Attempt
+from blueque import stack
 from blueque.errors import InvalidInput
 from blueque.import_ahead import import_for_handler
 from blueque.model.encoding import encode, printable
-from blueque.records import MAX_ERROR, Record, record_of_exit
 from blueque.running_task import RunningTask
+from blueque.spool import checkpoint
+from blueque.spool.attempt import Attempt
+from blueque.spool.outcome_record import MAX_ERROR, Record, record_of_exit
 from blueque.system import plain_files
 
 Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
@@ -122,7 +123,7 @@ def program(command: list[str], max_bytes: int, environ: Mapping[str, str] = Map
         for number in stopping:
             signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
         parameters = attempt.write_parameters(task.fields.get("parameters", ""))
-        os.makedirs(f"{attempt.path}/{checkpoint_files.DIRECTORY}", mode=0o700, exist_ok=True)
+        os.makedirs(f"{attempt.path}/{checkpoint.DIRECTORY}", mode=0o700, exist_ok=True)
         try:
             pid = os.posix_spawnp(
                 command[0], command, {**os.environ, **environ},

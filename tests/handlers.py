@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from running import PATIENCE, Programs, is_there, until
 
 from blueque import Client, Task
-from blueque.attempt import Attempt
 from blueque.audit import audit
 from blueque.model import keys
+from blueque.spool.attempt import Attempt
 
 # The parameters say what to do, in words. Each task notes in the ledger when it is in the midst of it.
 WORK = """

@@ -29,9 +29,9 @@ from handlers import (
 from running import Programs, children_of, is_there, patched, state_of, until
 
 from blueque import Retry, Task, adoption, protocol
-from blueque.attempt import Attempt
 from blueque.model.limits import Limits
-from blueque.spool import Spool
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.watch import Watch
 

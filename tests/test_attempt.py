@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blueque.attempt import Attempt
+from blueque.spool.attempt import Attempt
 from blueque.text.format import MAX_LINE
 
 ENDING = {"code": -9, "cpu_seconds": 0.25, "max_rss_bytes": 4096}

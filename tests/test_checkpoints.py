@@ -21,13 +21,14 @@ from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
 from running import ROOT, Programs, is_there, outcome, until
 from test_guarantees import Network
 
-from blueque import Retry, Task, checkpoint_files, checkpoints
-from blueque.attempt import Attempt
+from blueque import Retry, Task, checkpoints
 from blueque.audit import audit
 from blueque.checkpoints import Teller
 from blueque.model import keys
 from blueque.running_task import RunningTask
-from blueque.spool import Spool
+from blueque.spool import checkpoint as checkpoint_files
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
 from blueque.system import process
 
 # The parameters say up to which number to count, each a checkpoint, and how to go on from there.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blueque.gauge import Told
+from blueque.spool.progress_file import Told
 from blueque.text.eta import LATE, WINDOW, Pace, Progress, bar, percent, read_progress, roughly, seconds_left, time_left
 from blueque.text.format import ago, one_line, span
 

@@ -15,7 +15,8 @@ from faults import Fault
 from handlers import ELSEWHERE, WORK, begin, ended, is_sound, ledger, let_go, owner
 from running import ROOT, Programs, is_there, state_of, until
 
-from blueque import Client, OutcomeUnknown, Retry, records
+from blueque import Client, OutcomeUnknown, Retry
+from blueque.spool import outcome_record
 from blueque.system import process
 from blueque.system.embedded_redis import running_server
 
@@ -126,10 +127,10 @@ def test_a_producer_without_an_answer_is_told_the_id_to_ask_for(client, proxy):
 
 def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(programs, monkeypatch):
     ending = process.Ending.of_code(-signal.SIGKILL)
-    record = records.record_of_ending(ending, is_out_of_memory=True)
+    record = outcome_record.record_of_ending(ending, is_out_of_memory=True)
     assert (record["status"], record["error_type"], record["signal"]) == ("failed", "memory", "SIGKILL")
     assert "out of memory" in record["error"]
-    assert records.record_of_ending(ending, is_out_of_memory=False)["error_type"] == "signal"
+    assert outcome_record.record_of_ending(ending, is_out_of_memory=False)["error_type"] == "signal"
     counted = next(line for line in Path("/proc/vmstat").read_text().splitlines() if line.startswith("oom_kill "))
     assert process.out_of_memory_kills() == int(counted.split()[1]), "what the kernel counts is what is compared"
 

@@ -10,10 +10,11 @@ import pytest
 from handlers import beat_of, begin, ended, files, is_sound, let_go
 from running import Programs, is_there, until
 
-from blueque import Retry, Task, protocol, records
-from blueque.attempt import Attempt
+from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
 from blueque.model.outcomes import HandBack
+from blueque.spool import outcome_record
+from blueque.spool.attempt import Attempt
 from blueque.system.embedded_redis import running_server
 from blueque.watch import Watch
 
@@ -252,8 +253,8 @@ def test_whoever_fails_when_asked_to_stop_has_failed(programs, queue):
 
 
 def test_a_hand_back_without_words_says_what_it_is():
-    assert records.record_of(HandBack(), is_asked_to_stop=True)["error"] == "handed back"
-    assert records.record_of(HandBack())["error"] == "HandBack (nobody had asked the task to stop)"
+    assert outcome_record.record_of(HandBack(), is_asked_to_stop=True)["error"] == "handed back"
+    assert outcome_record.record_of(HandBack())["error"] == "HandBack (nobody had asked the task to stop)"
 
 
 # Programs

@@ -8,8 +8,9 @@ import sys
 import pytest
 from running import ROOT, Programs, clean_environment, outcome
 
-from blueque import current_task, gauge, running_task
+from blueque import current_task, running_task
 from blueque.running_task import RunningTask
+from blueque.spool import progress_file
 from blueque.text.eta import read_progress
 
 PROGRAM = """#!/bin/sh
@@ -38,7 +39,7 @@ def programs(url, tmp_path):
 
 def told(task, directory):
     """Return what is to be seen after each item that it tracks."""
-    return [str(gauge.read(str(directory))) for _ in task]
+    return [str(progress_file.read(str(directory))) for _ in task]
 
 
 # Progress of an iterable
@@ -51,7 +52,7 @@ def told(task, directory):
 def test_what_is_tracked_tells_how_many_are_done_and_of_how_many_if_that_is_known(tmp_path, frames, shown, last):
     task = RunningTask("t1", {}, str(tmp_path))
     assert told(task.track(frames, "encoding", "frames"), tmp_path) == shown
-    assert str(gauge.read(str(tmp_path))) == last
+    assert str(progress_file.read(str(tmp_path))) == last
 
 
 def test_what_is_tracked_is_yielded_as_it_is(tmp_path):
@@ -77,7 +78,7 @@ NAN, INF = float("nan"), float("inf")
 ])
 def test_what_is_meant_is_told(tmp_path, capfd, arguments, keywords, shown):
     RunningTask("t1", {}, str(tmp_path)).progress(*arguments, **keywords)
-    assert str(gauge.read(str(tmp_path))) == shown
+    assert str(progress_file.read(str(tmp_path))) == shown
     assert capfd.readouterr().err == ""
 
 
@@ -100,18 +101,18 @@ def test_what_makes_no_sense_is_made_some_and_said_once(tmp_path, capfd, argumen
     task = RunningTask("t1", {}, str(tmp_path))
     for _ in range(3):
         task.progress(*arguments, **keywords)
-        told = gauge.read(str(tmp_path))
+        told = progress_file.read(str(tmp_path))
     assert ("" if told.done is None else str(told)) == shown or str(told) == shown
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("-- blueque: task.progress: ") and says in line and line.endswith("; this is said once --")
     task.progress(0.5)
-    assert str(gauge.read(str(tmp_path))) == "0.5"
+    assert str(progress_file.read(str(tmp_path))) == "0.5"
 
 
 def test_progress_never_fails_also_without_a_standard_error(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     RunningTask("t1", {}, str(tmp_path)).progress(NAN, "encoding")
-    assert str(gauge.read(str(tmp_path))) == "encoding"
+    assert str(progress_file.read(str(tmp_path))) == "encoding"
 
 
 # Stages
@@ -121,12 +122,12 @@ def test_stages_make_the_progress_of_a_part_that_of_the_whole(tmp_path):
 
     def tell(*told, **more):
         task.progress(*told, **more)
-        seen.append(str(gauge.read(str(tmp_path))))
+        seen.append(str(progress_file.read(str(tmp_path))))
 
     with task.stage("decode", 1, of=4):
-        seen.append(str(gauge.read(str(tmp_path))))
+        seen.append(str(progress_file.read(str(tmp_path))))
         tell(0.5)
-    seen.append(str(gauge.read(str(tmp_path))))
+    seen.append(str(progress_file.read(str(tmp_path))))
     with task.stage("mux", 2, of=4) as same:
         assert same is task
         tell(450, 900, "frames", "audio")
@@ -151,12 +152,12 @@ def test_a_stage_without_numbers_is_a_name_and_wrong_numbers_are_said_once(tmp_p
     task = RunningTask("t1", {}, str(tmp_path))
     with task.stage("mux"):
         task.progress(3, 4, "frames")
-        assert str(gauge.read(str(tmp_path))) == "3/4 frames mux"
+        assert str(progress_file.read(str(tmp_path))) == "3/4 frames mux"
     assert capfd.readouterr().err == ""
     for number, of in ((0, 3), (4, 3), (1, 0), ("2", 3), (2, None), (None, 3)):
         with task.stage("mux", number, of=of):
             task.progress(0.5)
-            assert str(gauge.read(str(tmp_path))) == "0.5 mux"
+            assert str(progress_file.read(str(tmp_path))) == "0.5 mux"
     assert capfd.readouterr().err == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
 
 
@@ -164,7 +165,7 @@ def test_a_stage_without_numbers_moves_nothing(tmp_path):
     task = RunningTask("t1", {}, str(tmp_path))
 
     def seen():
-        return str(gauge.read(str(tmp_path)))
+        return str(progress_file.read(str(tmp_path)))
 
     with task.stage("load"):
         assert seen() == "load"
@@ -189,9 +190,9 @@ def test_a_stage_that_fails_is_left_where_it_was(tmp_path):
 
     with pytest.raises(ValueError, match="broken"):
         encode()
-    assert str(gauge.read(str(tmp_path))) == "0.375 mux: video"
+    assert str(progress_file.read(str(tmp_path))) == "0.375 mux: video"
     task.progress(0.75, "tidying up")
-    assert str(gauge.read(str(tmp_path))) == "0.75 tidying up"
+    assert str(progress_file.read(str(tmp_path))) == "0.75 tidying up"
 
 
 # Without a task
@@ -216,7 +217,7 @@ def test_a_program_that_a_task_has_started_finds_its_task(programs):
     task_id = programs.client.get_queue("work").enqueue("a.mov")
     done = outcome(programs.client, task_id)
     assert done.result == str([task_id, 1, "work", "a.mov"]), done.error
-    assert str(gauge.read(done.files.partition(":")[2])) == "3/4 rounds"
+    assert str(progress_file.read(done.files.partition(":")[2])) == "3/4 rounds"
 
 
 def test_a_program_with_the_files_of_another_task_knows_of_its_own_what_the_environment_says(tmp_path):

@@ -14,7 +14,7 @@ from running import Programs, patched, until
 from spoiled import FILES, HUGE, KINDS
 
 from blueque import Retry
-from blueque.attempt import Attempt
+from blueque.spool.attempt import Attempt
 
 WORK = """
     import os, signal, time

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 from running import ROOT
 
-from blueque import spool as module
 from blueque.errors import SpoolRefused
 from blueque.slot import Slot
-from blueque.spool import Spool
+from blueque.spool import spool as module
+from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.system.process import Reaped
 
@@ -335,7 +335,7 @@ def test_a_record_is_on_the_disk_before_it_gets_its_name(attempt, monkeypatch):
 def test_a_process_killed_while_it_writes_its_record_leaves_none(attempt):
     script = """
 import os, signal, sys
-from blueque.attempt import Attempt
+from blueque.spool.attempt import Attempt
 def pwrite(descriptor, content, offset, real=os.pwrite):
     real(descriptor, content[: len(content) // 2], offset)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -423,7 +423,7 @@ def test_an_attempt_that_is_removed_is_gone_at_once_and_what_a_killed_process_le
     attempt = spool.create("task", 1, {})
     attempt.mark_reported()
     removed = []
-    monkeypatch.setattr("blueque.spool._remove_tree", lambda path: removed.append((path, os.path.exists(attempt.path))))
+    monkeypatch.setattr("blueque.spool.spool._remove_tree", lambda path: removed.append((path, os.path.exists(attempt.path))))
     spool.prune(float("inf"))
     monkeypatch.undo()
     assert (removed[-1][0], removed[-1][1]) == (f"{spool.root}/blanks/{os.getpid()}.gone", False)

@@ -11,7 +11,7 @@ from running import Programs, until
 
 from blueque.errors import SpoolRefused
 from blueque.resources import Pool
-from blueque.spool import Spool
+from blueque.spool.spool import Spool
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blueque import printed, tail
 from blueque.model.log_line import LINES
-from blueque.printed import MAX_LINE
 from blueque.publisher import progress_of
-from blueque.tail import HEAD, Tail
+from blueque.spool import log_tail, terminal_text
+from blueque.spool.log_tail import HEAD, Tail
+from blueque.spool.terminal_text import MAX_LINE
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(fi
 
 
 def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(files, monkeypatch, tmp_path):
-    monkeypatch.setattr(printed, "AT_A_LOOK", 2**20)
+    monkeypatch.setattr(terminal_text, "AT_A_LOOK", 2**20)
     path = files(b"".join(b"line %06d\n" % number for number in range(200_000)))
     tailing = Tail(path)
     tailing.look(1.0)
@@ -113,14 +113,14 @@ def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_
     tailing.look(2.0, is_over=True)
     lines = texts(tailing.news())
     tailing.done(10**9)
-    assert lines[-1] == "line 399999" and [*tail.read(path)][-1].text == "line 399999"
-    assert len([*tail.read(path)]) == 400_000
+    assert lines[-1] == "line 399999" and [*log_tail.read(path)][-1].text == "line 399999"
+    assert len([*log_tail.read(path)]) == 400_000
     total = 400_000 * len("line 000000\n")
     assert (tmp_path / "times").read_text().splitlines()[-1].split()[2] == str(total)
 
 
 def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
-    monkeypatch.setattr(printed, "AT_A_LOOK", 1000)
+    monkeypatch.setattr(terminal_text, "AT_A_LOOK", 1000)
     tailing = Tail(files(b"a" * 9 + b"\n"))
     tailing.look(1.0)
     files(b"".join(b"%04d\n" % number for number in range(1000)))
@@ -141,7 +141,7 @@ def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_th
     assert (tmp_path / "stdout").stat().st_size == written == 8 * 2**20
     assert (tmp_path / "stdout").stat().st_blocks * 512 <= 2**22
 
-    found = texts(tail.read(path))
+    found = texts(log_tail.read(path))
     assert found[0] == "0000000" and found[-1] == f"{8 * 131_072 - 1:07}"
     (said,) = [line for line in found if not line.isdecimal()]
     assert said.startswith("... (") and int(said.split()[1][1:]) > 2**22
@@ -224,7 +224,7 @@ def test_of_bars_one_in_another_each_is_seen_as_it_is_and_the_log_has_what_stays
     begin = [EPOCHS[0], *[""] * (row - 1)]             # before anybody could know that the cursor comes back
     assert texts(tailing.news()) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
     tailing.done(10**9)
-    assert texts(tail.read(files())) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
+    assert texts(log_tail.read(files())) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
 
 
 @pytest.mark.parametrize("leave", [False, True])
@@ -234,7 +234,7 @@ def test_bars_one_in_another_are_the_same_in_whatever_pieces_they_come(files, le
     for place in range(0, len(written), 3):
         files(b"", written[place : place + 3])
         tailing.look(place)
-    at_once = tail.read(files())
+    at_once = log_tail.read(files())
 
     assert texts(tailing.news()) == texts(at_once)
     assert texts(tailing.news())[-2:] == [EPOCHS[4], "uploading"]
@@ -249,7 +249,7 @@ def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
     assert texts(tailing.news()) == [EPOCHS[0], EPOCHS[1], BATCH[1]]
     assert tailing.ended()[-1] == EPOCHS[1]
     tailing.done(10**9)
-    assert [(line.at, line.text) for line in tail.read(files())] == [(1.0, EPOCHS[0]), (2.0, EPOCHS[1]), (2.0, BATCH[1])]
+    assert [(line.at, line.text) for line in log_tail.read(files())] == [(1.0, EPOCHS[0]), (2.0, EPOCHS[1]), (2.0, BATCH[1])]
 
 
 def test_what_is_printed_among_bars_is_a_line_at_once(files):
@@ -273,7 +273,7 @@ def test_empty_lines_are_no_way_to_have_very_many_of_them_held(files):
     tailing.look(1.0)
 
     lines = tailing.news()
-    assert len(lines) <= HEAD // tail.LEAST + LINES and lines[-1].number == 150_000
+    assert len(lines) <= HEAD // log_tail.LEAST + LINES and lines[-1].number == 150_000
 
 
 def test_a_stuck_bar_that_is_drawn_again_and_again_stays_the_same(files):
@@ -314,7 +314,7 @@ def test_long_lines_in_a_flood_are_held_to_a_number_of_bytes(files):
 
     last = [line for line in tailing.news() if not line.is_head]
     assert 100 < len(last) < 200 and last[-1].text.startswith("0999")
-    assert sum(map(len, texts(last))) <= tail.HELD
+    assert sum(map(len, texts(last))) <= log_tail.HELD
 
 
 def test_somebody_else_goes_on_where_the_lines_were_read_last(files):
@@ -336,19 +336,19 @@ def test_all_of_it_is_read_from_the_files_with_the_times(files):
     files(b"three\nfou", b"no\n")
     tailing.look(2.5)
     tailing.done(5)
-    assert [line[:4] for line in tail.read(path)] == [
+    assert [line[:4] for line in log_tail.read(path)] == [
         (1, 1.0, "stdout", "one"), (2, 1.0, "stdout", "two"), (3, 1.0, "stderr", "oh"), (4, 2.5, "stdout", "three"),
         (5, 2.5, "stderr", "no"), (6, 0.0, "stdout", "fou"),
     ]
     tailing.look(3.0, is_over=True)
     tailing.done(6)
-    assert [*tail.read(path)][-1][:4] == (6, 3.0, "stdout", "fou")
+    assert [*log_tail.read(path)][-1][:4] == (6, 3.0, "stdout", "fou")
 
 
 def test_without_files_and_without_a_place_for_the_times_there_is_nothing_to_fail(tmp_path, files):
     tailing = Tail(str(tmp_path / "gone"))
     tailing.look(1.0, is_over=True)
-    assert not tailing.has_news and [*tail.read(str(tmp_path / "gone"))] == []
+    assert not tailing.has_news and [*log_tail.read(str(tmp_path / "gone"))] == []
 
     (tmp_path / "times").mkdir()
     tailing = Tail(files(b"one\n"))
@@ -382,8 +382,8 @@ def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_f
     whole, bit_by_bit, by_many = (tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many"))
     (whole / "stdout").write_bytes(b"".join(pieces))
     at_once, slowly = Tail(str(whole)), Tail(str(bit_by_bit))
-    found, before = [], printed.BLOCK
-    printed.BLOCK = block
+    found, before = [], terminal_text.BLOCK
+    terminal_text.BLOCK = block
     try:
         at_once.look(1.0, is_over=True)
         for piece, now in zip([*pieces, b""], itertools.count()):
@@ -396,7 +396,7 @@ def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_f
             found += one.news()
             one.done(10**9)
     finally:
-        printed.BLOCK = before
+        terminal_text.BLOCK = before
     slowly.look(1.0, is_over=True)
     last = Tail(str(by_many))
     last.look(1.0, is_over=True)
@@ -404,4 +404,4 @@ def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_f
     expected = [(line.number, line.text) for line in at_once.news()]
     assert [(line.number, line.text) for line in slowly.news()] == expected
     assert [(line.number, line.text) for line in [*found, *last.news()]] == expected
-    assert [(line.number, line.text) for line in tail.read(str(bit_by_bit))] == expected
+    assert [(line.number, line.text) for line in log_tail.read(str(bit_by_bit))] == expected

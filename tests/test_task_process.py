@@ -7,7 +7,7 @@ import json
 import pytest
 
 from blueque import Fail, Retry, RetryLater
-from blueque.records import record_of as _record_of
+from blueque.spool.outcome_record import record_of as _record_of
 
 
 class Busy(ConnectionError):

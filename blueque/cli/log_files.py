@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blueque import tail
-from blueque.attempt import Attempt
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.model.log_line import OURS
-from blueque.records import last_words
+from blueque.spool import log_tail
+from blueque.spool.attempt import Attempt
+from blueque.spool.outcome_record import last_words
 from blueque.system import hosts, process
 from blueque.task_log import LogLine
 
@@ -27,7 +27,7 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     if not os.path.isdir(path):
         raise Failure(MISSING, f"there is no {path} on this node, or not any more")
     last = 0
-    for line in tail.read(path):
+    for line in log_tail.read(path):
         last = line.number
         yield LogLine(task.id, number, last, line.at, line.stream, line.text)
     try:

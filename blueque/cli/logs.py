@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from blueque import tail
 from blueque.cli import show
 from blueque.cli.log_files import from_files
 from blueque.cli.named import queues_matching
@@ -21,6 +20,7 @@ from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
+from blueque.spool import log_tail
 from blueque.system.outage import Trouble
 from blueque.task_log import LogLine, Place
 
@@ -44,7 +44,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
               help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.")
 @click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one.")
-@click.option("--stream", type=click.Choice(tail.STREAMS), help="Only what was printed there.")
+@click.option("--stream", type=click.Choice(log_tail.STREAMS), help="Only what was printed there.")
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @json_option
 @shared_options

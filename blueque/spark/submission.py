@@ -10,11 +10,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blueque.attempt import Attempt
 from blueque.errors import SubmitFailed
 from blueque.model.task import Task
-from blueque.records import MAX_ERROR, MAX_ERROR_LINES
 from blueque.spark import environment
+from blueque.spool.attempt import Attempt
+from blueque.spool.outcome_record import MAX_ERROR, MAX_ERROR_LINES
 from blueque.system import plain_files
 
 

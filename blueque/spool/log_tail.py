@@ -13,10 +13,10 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
-from blueque.attempt import STACK
 from blueque.model.log_line import LINES, OURS, Line
 from blueque.model.units import LOG_LIMIT
-from blueque.printed import Stream
+from blueque.spool.attempt import STACK
+from blueque.spool.terminal_text import Stream
 from blueque.system.plain_files import open_plain, tail
 
 STREAMS = ("stdout", "stderr")

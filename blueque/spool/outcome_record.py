@@ -6,11 +6,11 @@ import os
 from types import TracebackType
 from typing import Any
 
-from blueque.attempt import Attempt
 from blueque.errors import InvalidInput
 from blueque.model.encoding import printable, require_number
 from blueque.model.outcomes import Fail, HandBack, RetryLater
 from blueque.model.retry import MAX_NAME, class_name, class_names
+from blueque.spool.attempt import Attempt
 from blueque.system import process, signals
 from blueque.text.format import one_line, size
 

@@ -33,10 +33,10 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from blueque.attempt import Attempt, is_wanted, parse_task
 from blueque.errors import SpoolRefused
 from blueque.model.encoding import count_of
-from blueque.spool_size import Shrunk, allowed, shrink
+from blueque.spool.attempt import Attempt, is_wanted, parse_task
+from blueque.spool.size import Shrunk, allowed, shrink
 from blueque.system import plain_files, process
 from blueque.system.plain_files import remove, write_all
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from blueque.attempt import is_wanted
+from blueque.spool.attempt import is_wanted
 
 
 class Shrunk(NamedTuple):

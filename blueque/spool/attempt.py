@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from blueque import gauge
-from blueque.exit_records import usable, usable_ending
+from blueque.spool import progress_file
+from blueque.spool.exit_record import usable, usable_ending
 from blueque.system import plain_files
 from blueque.system.plain_files import NotPlain, remove, replace, write_whole
 from blueque.text.format import one_line
@@ -258,9 +258,9 @@ class Attempt:
         """Tell whether the task was asked to come to an end, and has removed the file that asks."""
         return os.path.exists(f"{self.path}/{ASKED}") and not os.path.exists(f"{self.path}/{STOP}")
 
-    def told(self) -> gauge.Told | None:
+    def told(self) -> progress_file.Told | None:
         """Return what `task.progress` has told last, another value each time; None: nothing."""
-        return gauge.read(self.path)
+        return progress_file.read(self.path)
 
     def wrote_progress(self) -> float | None:
         """Return when the file `progress` was written last, in Unix seconds; None: it was not."""
