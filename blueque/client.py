@@ -417,15 +417,15 @@ class Client:
 
     def require_rights_of_listener(self, queues: Iterable[str]) -> None:
         """Raise RedisRefused, which names them, if this user lacks rights that a listener of these queues needs."""
-        from blueque.protocol import rights
+        from blueque.protocol import permissions
 
-        rights.require_rights(self._redis, rights.LISTENER, queues)
+        permissions.require_rights(self._redis, permissions.LISTENER, queues)
 
     def require_rights_of_scheduler(self) -> None:
         """Raise RedisRefused, which names them, if this user lacks rights that a scheduler needs."""
-        from blueque.protocol import rights
+        from blueque.protocol import permissions
 
-        rights.require_rights(self._redis, rights.SCHEDULER, ["q"])
+        permissions.require_rights(self._redis, permissions.SCHEDULER, ["q"])
 
     def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:
         """Have a function wait for each answer of Redis in place of a blocking read; it may give up by returning False."""

@@ -69,7 +69,7 @@ def _import_for_client() -> None:
     import blueque.metrics
     import blueque.model.snapshot
     import blueque.processor
-    import blueque.protocol.rights
+    import blueque.protocol.permissions
     import blueque.purge
     import blueque.queue
     import blueque.recoveries

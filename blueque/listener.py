@@ -20,9 +20,9 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_nee
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.model.units import Timing
+from blueque.protocol.many_queues import Pulse
 from blueque.protocol.membership import Standing
-from blueque.protocol.several import Pulse
-from blueque.protocol.take import Popped
+from blueque.protocol.reserving import Popped
 from blueque.resources import Claim, Pool
 from blueque.system import hosts, process
 from blueque.version import __version__

@@ -76,9 +76,9 @@ from blueque.model.units import Timing
 from blueque.protocol.archiving import Written
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk
+from blueque.protocol.many_queues import Pulse
 from blueque.protocol.pruning import Ended
 from blueque.protocol.runs import RunBatch
-from blueque.protocol.several import Pulse
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.resources import Pool

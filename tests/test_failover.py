@@ -13,7 +13,7 @@ from faults import FaultProxy
 
 from blueque import Client, RedisRefused
 from blueque.connection.redis import exchange
-from blueque.protocol import take
+from blueque.protocol import reserving
 from blueque.system.embedded_redis import Server, running_server
 
 KINDS = [
@@ -119,7 +119,7 @@ def test_a_write_without_a_transaction_goes_to_the_new_primary(pair, kind):
     client.get_task("t1")
     pair.fail_over()
 
-    take.wake(client._redis, "video")
+    reserving.wake(client._redis, "video")
 
     assert pair.new.zrange("blueque_wake_video", 0, -1) == [b"0"]
 

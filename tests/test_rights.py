@@ -13,7 +13,7 @@ from running import Programs, outcome, patched, until
 
 from blueque import Client, RedisRefused, Retry
 from blueque.cli.exits import explain
-from blueque.protocol import rights
+from blueque.protocol import permissions
 from blueque.system.embedded_redis import Server
 
 HANDLER = """
@@ -56,9 +56,9 @@ def of(names):
     return ["-@all", *[f"+{name.lower()}" for name in sorted(names)]]
 
 
-@pytest.mark.parametrize("name", sorted(rights.LISTENER))
+@pytest.mark.parametrize("name", sorted(permissions.LISTENER))
 def test_each_right_that_a_listener_needs_is_missed(user, state, name):
-    client = Client(user(*of(rights.LISTENER - {name})), patience=0)
+    client = Client(user(*of(permissions.LISTENER - {name})), patience=0)
 
     with pytest.raises(RedisRefused, match=f"(?i){name}") as refusal:
         client.require_rights_of_listener(["video"])
@@ -70,7 +70,7 @@ def test_each_right_that_a_listener_needs_is_missed(user, state, name):
 
 
 def test_several_rights_that_are_missing_are_named_together(user):
-    client = Client(user(*of(rights.LISTENER - {"HSET", "ZADD"})), patience=0)
+    client = Client(user(*of(permissions.LISTENER - {"HSET", "ZADD"})), patience=0)
 
     with pytest.raises(RedisRefused, match=r"this user lacks: hset, zadd$"):
         client.require_rights_of_listener(["video"])
@@ -130,9 +130,9 @@ def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program
 
 
 def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, client):
-    programs.url = user(*of(rights.LISTENER))
+    programs.url = user(*of(permissions.LISTENER))
     listener = programs.listener("work:work", "--beat", "0.2", "--lease", "2", "--lost-after", "3", slots=2)
-    scheduler = programs.scheduler(user(*of(rights.SCHEDULER), name="keeper"))
+    scheduler = programs.scheduler(user(*of(permissions.SCHEDULER), name="keeper"))
     scheduler.says("blueque-scheduler")
     queue = client.get_queue("work")
     task_ids = [
@@ -162,8 +162,8 @@ def test_the_documented_rights_are_those_that_are_tried():
     page = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
     section = page.partition("## The Redis user")[2].partition("## ")[0]
 
-    assert set(section.split("```")[1].split()) == {f"+{name.lower()}" for name in rights.LISTENER}
-    assert {"BZPOPMIN", "RPOPLPUSH"} == rights.LISTENER - rights.SCHEDULER
+    assert set(section.split("```")[1].split()) == {f"+{name.lower()}" for name in permissions.LISTENER}
+    assert {"BZPOPMIN", "RPOPLPUSH"} == permissions.LISTENER - permissions.SCHEDULER
 
 
 def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(programs, user, cli, client):

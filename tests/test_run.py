@@ -1,4 +1,4 @@
-"""blueque.protocol.run against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.attempts against a real Redis; the whole state is compared, so that leftovers fail too."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from blueque import NotFree, NotWaiting, WrongQueue, protocol
 from blueque.model.retry import Retry
-from blueque.protocol.take import Popped
+from blueque.protocol.reserving import Popped
 
 NODE = "host_1"
 LICENCE = "0,lock:licence=1"                           # the line of tasks that need the lock `licence`

@@ -244,7 +244,7 @@ def _was_silent(client: Client, task: Task) -> bool:
     """Tell whether the last attempt has ended, and its listener, to the end, had nothing to tell of what it prints."""
     if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
         return False
-    from blueque.protocol.output import KEPT  # here: --help does without
+    from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does without
 
     return client.get_inspector().now() - task.started < KEPT      # its log would be there yet
 

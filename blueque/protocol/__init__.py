@@ -9,23 +9,14 @@ many tasks, archiving.py for those who move them into an archive; transaction.py
 """
 
 from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch
+from blueque.protocol.attempts import complete, confirm_cancel, fail, progress, release, retry, start
 from blueque.protocol.bulk import enqueue_many, schedule_many
-from blueque.protocol.control import ask_stack, cancel, decline_stack, order, requeue
 from blueque.protocol.feeding import beat_feed, feed, finish_feed, forget_feed, leave_feed, open_feed
-from blueque.protocol.freezing import freeze, thaw
+from blueque.protocol.logs_and_checkpoints import checkpoint, log
+from blueque.protocol.many_queues import beat_all, observe_all
 from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
-from blueque.protocol.output import checkpoint, log
-from blueque.protocol.pruning import prune, purge
-from blueque.protocol.queues import forget_queue
-from blueque.protocol.recover import adopt, lose, reassert, recover, restore
-from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
-from blueque.protocol.run import complete, confirm_cancel, fail, progress, release, retry, start
-from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
-from blueque.protocol.several import beat_all, observe_all
-from blueque.protocol.staging import commit_run, discard, finish_run, publish, stage
-from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
-from blueque.protocol.take import pop, reserve, wait, wake
-from blueque.protocol.waiting import (
+from blueque.protocol.operator import ask_stack, cancel, decline_stack, order, requeue
+from blueque.protocol.placement import (
     bring_forward,
     call,
     drop_line,
@@ -38,6 +29,15 @@ from blueque.protocol.waiting import (
     set_priority,
     wake_waiting,
 )
+from blueque.protocol.pruning import prune, purge
+from blueque.protocol.queues import forget_queue
+from blueque.protocol.recover import adopt, lose, reassert, recover, restore
+from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
+from blueque.protocol.reserving import pop, reserve, wait, wake
+from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
+from blueque.protocol.snapshots import freeze, thaw
+from blueque.protocol.staging import commit_run, discard, finish_run, publish, stage
+from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 
 __all__ = [
     "adopt",

@@ -14,7 +14,7 @@ from blueque.errors import BatchTaken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
 from blueque.model.encoding import CENTURY
-from blueque.protocol.attempt import Facts, flat
+from blueque.protocol.fields import Facts, flat
 from blueque.protocol.transaction import Answer, Change, transact
 
 STATES = ("claimed", "written", "published", "deleted")

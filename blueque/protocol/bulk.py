@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Look, Redis, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
-from blueque.protocol.attempt import make_known
-from blueque.protocol.looks import absence, absence_of_keys
+from blueque.protocol.fields import make_known
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.watches import absence, absence_of_keys
 
 MAX_KEYED = 200                                        # WATCH gets slow with the square of the number of keys
 

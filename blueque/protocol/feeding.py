@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import FeedTaken, InvalidInput
 from blueque.model import keys
-from blueque.protocol.attempt import flat
 from blueque.protocol.bulk import Batch
+from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, transact
 
 KEPT = 90 * 86400                                      # seconds that the record of a finished feed stays

@@ -14,17 +14,8 @@ from blueque.model.encoding import DIGITS, count_of
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
 from blueque.model.states import LOST
-from blueque.protocol.attempt import (
-    IDENTITY,
-    OUTCOME,
-    Facts,
-    flat,
-    hold_room,
-    let_go_of_room,
-    record_cancelled,
-    stand,
-)
 from blueque.protocol.events import FIELDS, after, count, event, past_of
+from blueque.protocol.fields import IDENTITY, OUTCOME, Facts, flat, hold_room, let_go_of_room, record_cancelled, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 

@@ -18,7 +18,7 @@ from blueque.model.states import (
     home,
     may_hold,
 )
-from blueque.protocol.attempt import make_known, stand
+from blueque.protocol.fields import make_known, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {"list": ("LREM", 1), "zset": ("ZREM",), "set": ("SREM",)}

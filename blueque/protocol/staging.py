@@ -10,8 +10,8 @@ from blueque.errors import OldBatch, RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
 from blueque.model.run import Record, parse
-from blueque.protocol.attempt import make_known
 from blueque.protocol.bulk import NewTasks, hashes
+from blueque.protocol.fields import make_known
 from blueque.protocol.runs import IDENTITY, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, transact

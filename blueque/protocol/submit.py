@@ -10,10 +10,10 @@ from blueque.errors import NotFinished, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
-from blueque.protocol.attempt import flat, make_known, stand
 from blueque.protocol.events import FIELDS, after, count, tell_task
-from blueque.protocol.looks import absence, absence_of_keys
+from blueque.protocol.fields import flat, make_known, stand
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.watches import absence, absence_of_keys
 
 Options = Mapping[str, str | int | float] | None       # further fields of a new task
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
-from blueque.protocol.attempt import (
+from blueque.protocol.events import count, event, ran
+from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
     Facts,
@@ -19,9 +20,8 @@ from blueque.protocol.attempt import (
     stand,
     text_of,
 )
-from blueque.protocol.events import count, event, ran
-from blueque.protocol.looks import ownership, turn
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.watches import ownership, turn
 
 
 def start(

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import LINES, OURS, Line
-from blueque.protocol.attempt import owned
-from blueque.protocol.looks import ownership
+from blueque.protocol.fields import owned
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.watches import ownership
 
 KEPT = 30 * 86400                                      # seconds after the last line, should nobody delete the task
 

@@ -10,10 +10,10 @@ from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
-from blueque.protocol.attempt import flat, stand
 from blueque.protocol.events import after, event, past_of, waited
-from blueque.protocol.looks import ownership, turn
+from blueque.protocol.fields import flat, stand
 from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.watches import ownership, turn
 
 
 class Popped(NamedTuple):

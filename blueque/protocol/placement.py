@@ -11,8 +11,8 @@ from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
-from blueque.protocol.attempt import flat, stand
 from blueque.protocol.events import FIELDS, event
+from blueque.protocol.fields import flat, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 

@@ -8,8 +8,8 @@ from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import line_of
-from blueque.protocol.attempt import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
 from blueque.protocol.events import FIELDS, event
+from blueque.protocol.fields import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 
