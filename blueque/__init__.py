@@ -55,7 +55,6 @@ if _typing.TYPE_CHECKING:
     )
     from blueque.feeder import feed
     from blueque.forking_runner import ForkingRunner
-    from blueque.inspector import Inspector
     from blueque.listener import Listener
     from blueque.listener_group import ListenerGroup
     from blueque.model.ids import TaskId
@@ -64,6 +63,7 @@ if _typing.TYPE_CHECKING:
     from blueque.model.selection import Ordered, ReducedLottery, RoundRobin
     from blueque.model.task import Task
     from blueque.processor import Processor
+    from blueque.queries.inspector import Inspector
     from blueque.queue import Queue
     from blueque.running_task import RunningTask, current_task
     from blueque.work import Handler
@@ -142,7 +142,7 @@ _LAZY = {
     "ForkingRunner": "blueque.forking_runner",
     "HandBack": "blueque.model.outcomes",
     "Handler": "blueque.work",
-    "Inspector": "blueque.inspector",
+    "Inspector": "blueque.queries.inspector",
     "Listener": "blueque.listener",
     "ListenerGroup": "blueque.listener_group",
     "Ordered": "blueque.model.selection",

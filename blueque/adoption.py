@@ -12,10 +12,10 @@ import time
 from typing import NamedTuple
 
 from blueque.errors import NotOwner
-from blueque.inspector import Inspector
 from blueque.listener_group import ListenerGroup
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
+from blueque.queries.inspector import Inspector
 from blueque.roster import Roster
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque import checkup
 from blueque.cli import show
 from blueque.cli.show import count
-from blueque.feeds import state_of
+from blueque.queries.feeds import state_of
 from blueque.text import hints
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.nodes import Node
-    from blueque.overview import Line, Overview
+    from blueque.queries.listeners import Node
+    from blueque.queries.overview import Line, Overview
 
 LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
 NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang

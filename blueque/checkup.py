@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash, exchange, raise_refusal
 from blueque.errors import RedisRefused
-from blueque.nodes import shared_hosts
-from blueque.survey import to_seconds
+from blueque.queries.listeners import shared_hosts
+from blueque.queries.listing import to_seconds
 
 if TYPE_CHECKING:
-    from blueque.nodes import Node
-    from blueque.overview import Line
+    from blueque.queries.listeners import Node
+    from blueque.queries.overview import Line
 
 OLDEST = (6, 2)
 FULL = 0.8                                             # of the memory that it may use

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from blueque import run_record
 from blueque.config.toml_file import Config
 from blueque.config.toml_file import load as load_config
 from blueque.connection.address import Address, hide_password
@@ -16,12 +15,13 @@ from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
-from blueque.inspector import Inspector
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
 from blueque.model.selection import Select, require_select
 from blueque.model.task import Task
-from blueque.task_load import load
+from blueque.queries import runs
+from blueque.queries.inspector import Inspector
+from blueque.queries.tasks import load
 
 # What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a
 # listener imports, each of its forks copies.
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from blueque.exposition import Family
     from blueque.feed_progress import Tell
     from blueque.feeding import Feeding, Job
-    from blueque.history import Event, History
     from blueque.leftovers import Leftovers
     from blueque.listener import Listener
     from blueque.listener_group import ListenerGroup
     from blueque.listeners import Listeners
-    from blueque.lookout import Lookout
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
     from blueque.model.wrong_types import WrongTypes
     from blueque.processor import Processor
+    from blueque.queries.history import Event, History
+    from blueque.queries.queue_changes import Lookout
+    from blueque.queries.statistics import Statistics
+    from blueque.queries.task_log import LogLine, News, Place
+    from blueque.queries.timeline import Timeline
     from blueque.queue import Queue
     from blueque.recoveries import Recoveries
     from blueque.recovery import Recovery
     from blueque.retention import Retention
-    from blueque.statistics import Statistics
-    from blueque.task_log import LogLine, News, Place
-    from blueque.timeline import Timeline
 
 
 class Client:
@@ -151,7 +151,7 @@ class Client:
         for task_id in wanted:
             if not isinstance(task_id, str):
                 raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
-        from blueque.watcher import Watcher, ends
+        from blueque.queries.task_ends import Watcher, ends
 
         return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
 
@@ -189,11 +189,11 @@ class Client:
 
         staged, unpublished: how many chunks are undecided, and decided but not yet in line.
         """
-        return run_record.load(self._redis, require_queue_name(queue_name), require_run_name(name))
+        return runs.load(self._redis, require_queue_name(queue_name), require_run_name(name))
 
     def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
         """Return the same of all runs of a queue, the oldest first."""
-        return run_record.load_all(self._redis, require_queue_name(queue_name))
+        return runs.load_all(self._redis, require_queue_name(queue_name))
 
     def get_leftovers(self) -> Leftovers:
         """Return what finds runs that nobody has ended, and ends them."""
@@ -209,7 +209,7 @@ class Client:
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
         """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those that are open last."""
-        from blueque import feeds
+        from blueque.queries import feeds
 
         return feeds.load_all(self._redis, require_queue_name(queue_name))
 
@@ -237,13 +237,13 @@ class Client:
 
         Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where some are missing.
         """
-        from blueque import task_log
+        from blueque.queries import task_log
 
         return task_log.load(self._redis, task_id)
 
     def follow_logs(self, places: Sequence[Place]) -> News:
         """Return what has come behind these places, and how each task stands."""
-        from blueque import task_log
+        from blueque.queries import task_log
 
         return task_log.follow(self._redis, places)
 
@@ -253,13 +253,13 @@ class Client:
         Its first 20 events and its last 80 are kept. Listeners of 1.0.0 record none.
         Source: docs/protocol.md, "Events".
         """
-        from blueque import history
+        from blueque.queries import history
 
         return history.load(self._redis, task_id)
 
     def get_event_places(self, *queue_names: str) -> dict[str, str]:
         """Return where the events of these queues end now, to go on behind: see `events`."""
-        from blueque import history
+        from blueque.queries import history
 
         return history.last_places(self._redis, [require_queue_name(name) for name in queue_names])
 
@@ -270,7 +270,7 @@ class Client:
         last event that was seen. A queue keeps about 10,000 events; what is older is gone. That a task is enqueued, or due,
         is none. Raises RedisAway when Redis does not answer for longer than `patience`; to miss nothing, go on with `after`.
         """
-        from blueque import history
+        from blueque.queries import history
 
         redis = self._redis.another()
         try:
@@ -289,7 +289,7 @@ class Client:
 
         A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md, "Events".
         """
-        from blueque import timeline
+        from blueque.queries import timeline
 
         return timeline.load(self._redis, [require_queue_name(name) for name in queue_names], seconds)
 
@@ -297,7 +297,7 @@ class Client:
         """Return how many tasks of a queue waited, ran and failed within so many days, today included, and for how long.
 
         days: in UTC, by the clock of Redis, 1 to 3,660; of those longer ago than they are kept, nothing is known.
-        Counts, means and deviations are exact, quantiles right to the width of a bucket: see `blueque.statistics`.
+        Counts, means and deviations are exact, quantiles right to the width of a bucket: see `blueque.queries.statistics`.
         Source: docs/protocol.md, "Events".
         """
         return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
@@ -433,7 +433,7 @@ class Client:
 
     def get_lookout(self) -> Lookout:
         """Return what sees changes of all queues at once; it has a connection of its own."""
-        from blueque.lookout import Lookout
+        from blueque.queries.queue_changes import Lookout
 
         return Lookout(self._connect)
 

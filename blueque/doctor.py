@@ -7,16 +7,17 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup, overview
+from blueque import audit, checkup
 from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
-from blueque.inspector import Inspector
 from blueque.leftovers import Leftover, Leftovers
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
-from blueque.nodes import Node, is_process_gone
+from blueque.queries import overview
+from blueque.queries.inspector import Inspector
+from blueque.queries.listeners import Node, is_process_gone
 from blueque.system import process
 from blueque.text import hints
 from blueque.text.format import count, span

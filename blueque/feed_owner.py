@@ -12,8 +12,8 @@ import time
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.feeds import Record
 from blueque.model.units import Timing
+from blueque.queries.feeds import Record
 from blueque.system import process
 
 

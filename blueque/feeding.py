@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from blueque import feeds, protocol
+from blueque import protocol
 from blueque.backlog import Backlog
 from blueque.backlog_rows import Shape
 from blueque.connection.redis import Redis
@@ -18,11 +18,12 @@ from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.feed_chunks import Aim, FeedChunks, cursor
 from blueque.feed_owner import FeedOwner
 from blueque.feed_progress import Tell, Teller
-from blueque.inspector import Inspector
 from blueque.model.lines import line_of
 from blueque.model.units import Timing
 from blueque.protocol.feeding import Fed, FeedChunk
 from blueque.protocol.submit import Options
+from blueque.queries import feeds
+from blueque.queries.inspector import Inspector
 from blueque.system.backoff import pause
 
 CHUNK = 1000                                           # rows in a transaction, if the window has room for two of them

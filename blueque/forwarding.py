@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.inspector import Inspector
+from blueque.queries.inspector import Inspector
 
 Resources = tuple[tuple[str, int], ...]
 

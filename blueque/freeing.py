@@ -7,9 +7,9 @@ import time
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.inspector import Inspector
-from blueque.line_up import Room
 from blueque.model.states import Place
+from blueque.queries.inspector import Inspector
+from blueque.queries.line_order import Room
 
 log = logging.getLogger("blueque")
 

@@ -57,25 +57,25 @@ def _import_for_client() -> None:
     Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
     """
     import blueque.client
-    import blueque.failures
-    import blueque.feeds
     import blueque.frozen
-    import blueque.history
     import blueque.leftovers
     import blueque.listener
     import blueque.listener_group
     import blueque.listeners
-    import blueque.lookout
     import blueque.metrics
     import blueque.model.snapshot
     import blueque.processor
     import blueque.protocol.permissions
     import blueque.purge
+    import blueque.queries.failures
+    import blueque.queries.feeds
+    import blueque.queries.history
+    import blueque.queries.queue_changes
+    import blueque.queries.task_ends
+    import blueque.queries.task_log
+    import blueque.queries.timeline
     import blueque.queue
     import blueque.recoveries
     import blueque.recovery
     import blueque.retention
     import blueque.tables
-    import blueque.task_log
-    import blueque.timeline
-    import blueque.watcher

@@ -10,8 +10,8 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
 from blueque.picture import Finding, LineSeen, Picture
+from blueque.queries.waiting_lines import lacking
 from blueque.text import hints
-from blueque.waiting import lacking
 
 MANY = 100                                             # lines that a listener looks at in one go
 

@@ -15,12 +15,12 @@ from typing import Literal
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
-from blueque.inspector import Inspector
 from blueque.listener import Listener
 from blueque.model import units
 from blueque.model.selection import Ordered, Select, require_select
 from blueque.model.task import Task
 from blueque.protocol.membership import Standing, order_of
+from blueque.queries.inspector import Inspector
 
 log = logging.getLogger("blueque")
 

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.inspector import Inspector
-from blueque.nodes import Node, find_named
+from blueque.queries.inspector import Inspector
+from blueque.queries.listeners import Node, find_named
 from blueque.system import process
 
 log = logging.getLogger("blueque")

@@ -12,10 +12,10 @@ from blueque.connection.redis import Command, Redis, as_hash
 from blueque.exposition import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
 from blueque.model.task import Task
-from blueque.nodes import Node
-from blueque.overview import Line, overview
-from blueque.statistics import Numbers, read_numbers, total
-from blueque.task_log import ask_printed, printed_at
+from blueque.queries.listeners import Node
+from blueque.queries.overview import Line, overview
+from blueque.queries.statistics import Numbers, read_numbers, total
+from blueque.queries.task_log import ask_printed, printed_at
 from blueque.version import __version__
 
 Owned = TypeVar("Owned", Node, Task)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from blueque import ended, frozen, protocol
+from blueque import frozen, protocol
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import FINISHED, Place
+from blueque.queries import finished
 
 log = logging.getLogger("blueque")
 
@@ -30,5 +31,5 @@ def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
 def _purge(redis: Redis, piece: Slice, some: Sequence[str]) -> int:
     if piece.listed_as not in FINISHED:
         return protocol.purge(redis, piece.queue, some)
-    seen = [one for one in ended.seen(redis, Place(piece.listed_as, piece.queue), some) if one is not None]
+    seen = [one for one in finished.seen(redis, Place(piece.listed_as, piece.queue), some) if one is not None]
     return protocol.prune(redis, piece.queue, piece.listed_as, seen) if seen else 0

@@ -15,13 +15,13 @@ from blueque.bulk import ManyTasks
 from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
-from blueque.inspector import Inspector
 from blueque.model import limits
 from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.queries.inspector import Inspector
 from blueque.system import process
 
 Options = dict[str, str | int | float]

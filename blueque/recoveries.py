@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
-from blueque.inspector import Inspector
 from blueque.model.task import Task
+from blueque.queries.inspector import Inspector
 from blueque.recovery import Recovery
 
 log = logging.getLogger("blueque")

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway, RedisRefused
-from blueque.inspector import Inspector
 from blueque.model import units
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.queries.inspector import Inspector
 from blueque.system import process
 
 log = logging.getLogger("blueque")

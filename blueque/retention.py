@@ -7,12 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from blueque import ended, protocol
+from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.states import Place
 from blueque.model.units import Keep
 from blueque.protocol.pruning import Ended
+from blueque.queries import finished as ended
 
 log = logging.getLogger("blueque")
 

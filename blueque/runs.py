@@ -15,8 +15,8 @@ from blueque.model.encoding import require_whole
 from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.model.run import Record
 from blueque.protocol.runs import RunBatch
+from blueque.queries.runs import count_ledgers
 from blueque.rows import Rows, relay
-from blueque.run_record import count_ledgers
 
 MAX_ROWS = 10**15
 

@@ -15,8 +15,8 @@ from blueque.model.encoding import require_whole
 from blueque.model.ids import random_ids
 from blueque.model.run import Record
 from blueque.protocol.staging import Chunk
+from blueque.queries.runs import staged_chunks, unpublished_chunks
 from blueque.rows import Rows, relay
-from blueque.run_record import staged_chunks, unpublished_chunks
 from blueque.runs import RunOutcome
 from blueque.system import process
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.cli import show
 from blueque.cli.pace import usual_of
 from blueque.cli.show import count
-from blueque.inquiry import FARTHEST, Inquiry
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import FINISHED, HELD
-from blueque.nodes import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
-from blueque.survey import LATE, OVERDUE, entered
+from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
+from blueque.queries.listing import LATE, OVERDUE, entered
+from blueque.queries.why_facts import FARTHEST, Inquiry
 from blueque.system import process
 from blueque.text import hints
 

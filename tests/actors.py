@@ -22,7 +22,6 @@ from blueque.errors import (
     RedisAway,
     RunDropped,
 )
-from blueque.inspector import Inspector
 from blueque.leftovers import Leftovers
 from blueque.listener import Listener
 from blueque.model import keys
@@ -32,6 +31,7 @@ from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.processor import Processor
 from blueque.protocol.archiving import Written
+from blueque.queries.inspector import Inspector
 from blueque.recovery import Recovery
 from blueque.retention import Retention
 from blueque.staging import Staging

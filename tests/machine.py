@@ -21,9 +21,9 @@ from oracle import EVENTS
 
 import blueque.forwarding
 import blueque.freeing
-import blueque.inspector
 import blueque.listener
 import blueque.processor
+import blueque.queries.inspector
 import blueque.queue
 from blueque import Client, Retry, protocol
 from blueque.audit import audit
@@ -101,7 +101,7 @@ def own_clock() -> Iterator[None]:
         for module in (blueque.queue, blueque.listener, blueque.processor, blueque.freeing, blueque.forwarding):
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.queue, "uuid", clock))
-        stack.enter_context(mock.patch.object(blueque.inspector, "random", clock))
+        stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))
         yield
 
 

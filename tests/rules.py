@@ -15,7 +15,7 @@ from blueque import protocol
 from blueque.model import keys
 from blueque.model.encoding import decode
 from blueque.model.task import Task
-from blueque.task_load import load
+from blueque.queries.tasks import load
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
 PARAMETERS = st.sampled_from([("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")])

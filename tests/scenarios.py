@@ -20,7 +20,7 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.units import Keep
-from blueque.run_record import load
+from blueque.queries.runs import load
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"

@@ -11,10 +11,10 @@ import pytest
 
 from blueque import Client, protocol
 from blueque.attention import Concern, concerns
-from blueque.inspector import Inspector
 from blueque.model.task import Task
-from blueque.nodes import Node
-from blueque.overview import HOUR, Line, Overview
+from blueque.queries.inspector import Inspector
+from blueque.queries.listeners import Node
+from blueque.queries.overview import HOUR, Line, Overview
 
 NOW = 1_000_000.0
 GOOD = {

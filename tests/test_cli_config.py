@@ -20,7 +20,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.config import toml_file
 from blueque.model.states import FINISHED
-from blueque.survey import STATUSES
+from blueque.queries.listing import STATUSES
 
 DOCS = Path(__file__).parent.parent / "docs" / "configuration.md"
 TEXT = """redis_url = "redis://ada:geheim@db1:6379/0"

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.inspector import Inspector
-from blueque.survey import Choice
+from blueque.queries.inspector import Inspector
+from blueque.queries.listing import Choice
 
 NODES = ("gpu-1.example.com_4021", "gpu-2.example.com_77")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.inspector import Inspector
+from blueque.queries.inspector import Inspector
 
 BUSY, IDLE, SILENT = "gpu-1.example.com_4021", "gpu-1.example.com_4022", "gpu-2.example.com_7"
 

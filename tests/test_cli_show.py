@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.inspector import Inspector
+from blueque.queries.inspector import Inspector
 
 NODE = "gpu-1.example.com_4021"
 

@@ -26,7 +26,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.exporter import Exporter
 from blueque.model.units import parse_duration, parse_size
-from blueque.overview import MANY, SHARE
+from blueque.queries.overview import MANY, SHARE
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

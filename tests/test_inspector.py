@@ -1,4 +1,4 @@
-"""blueque.inspector and blueque.survey: what is told of a Redis, and at what price."""
+"""blueque.queries.inspector and blueque.queries.listing: what is told of a Redis, and at what price."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from faults import FaultProxy
 
 from blueque import Client, protocol
-from blueque.inspector import Inspector
 from blueque.model import keys
-from blueque.survey import STATUSES
+from blueque.queries.inspector import Inspector
+from blueque.queries.listing import STATUSES
 
 NODE = "gpu-1.example.com_4021"
 

@@ -109,7 +109,7 @@ def test_a_selector_that_names_another_queue_is_told(client):
 
 def test_a_queue_whose_task_has_been_taken_meanwhile_is_passed_over(client, group, monkeypatch):
     client.get_queue("audio").enqueue("")
-    monkeypatch.setattr("blueque.inspector.Inspector.with_work", lambda *_: {"video", "audio"})
+    monkeypatch.setattr("blueque.queries.inspector.Inspector.with_work", lambda *_: {"video", "audio"})
     assert group.take().queue == "audio"
 
 
@@ -361,7 +361,7 @@ def test_any_other_refusal_is_told(client, group, monkeypatch):
     client.get_queue("video").enqueue("")
     for name in ("with_work", "held"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"blueque.inspector.Inspector.{name}", refuse)
+            patch.setattr(f"blueque.queries.inspector.Inspector.{name}", refuse)
             with pytest.raises(RedisRefused):
                 group.take() if name == "held" else group._with_work()
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from running import Programs, outcome, patched, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
-from blueque import protocol, task_log
+from blueque import protocol
 from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
@@ -27,11 +27,12 @@ from blueque.model.log_line import Line
 from blueque.model.retry import Retry
 from blueque.model.units import Timing
 from blueque.publisher import Publisher
+from blueque.queries import task_log
+from blueque.queries.task_log import LogLine
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import last_words
 from blueque.system import process
 from blueque.system.outage import Trouble
-from blueque.task_log import LogLine
 
 WORK = """
     import os, sys, time

@@ -1,11 +1,11 @@
-"""blueque.nodes: which listeners a person means by a name. How they are read is in test_inspector.py."""
+"""blueque.queries.listeners: which listeners a person means by a name. How they are read is in test_inspector.py."""
 
 from __future__ import annotations
 
 import pytest
 
 from blueque import InvalidInput
-from blueque.nodes import Node, find_named
+from blueque.queries.listeners import Node, find_named
 
 GPU = "gpu-1.example.com"
 

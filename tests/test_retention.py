@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from blueque import Client, ended, protocol
+from blueque import Client, protocol
 from blueque.model import keys
 from blueque.model.units import Keep
 from blueque.protocol.pruning import Ended
+from blueque.queries import finished as ended
 from blueque.scheduler import Scheduler
 
 

@@ -21,8 +21,8 @@ from blueque.model.task import FIELDS
 from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
+from blueque.queries.tasks import load
 from blueque.rows import Rows
-from blueque.task_load import load
 
 FAR = 4e9
 Q = "video"

@@ -19,10 +19,10 @@ from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunD
 from blueque.audit import audit
 from blueque.model import keys
 from blueque.protocol import transaction
+from blueque.queries.tasks import load
 from blueque.rows import Rows
 from blueque.staging import owner_of
 from blueque.system import process
-from blueque.task_load import load
 
 FAR = 4e9
 Q = "video"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies
 from hypothesis import settings as settings_of_hypothesis
 
-from blueque import Client, InvalidInput, InvalidType, protocol, statistics
+from blueque import Client, InvalidInput, InvalidType, protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.stats import drawn
@@ -22,6 +22,7 @@ from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
+from blueque.queries import statistics
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
@@ -304,8 +305,8 @@ def test_it_is_said_of_how_many_kinds_of_failures_no_commands_are_shown(run, end
 
 
 def test_of_many_failures_the_newest_are_looked_at_and_that_is_said(run, ended, monkeypatch):
-    monkeypatch.setattr("blueque.failures.MAX_FAILED", 2)
-    monkeypatch.setattr("blueque.failures.LEAST_FAILED", 2)
+    monkeypatch.setattr("blueque.queries.failures.MAX_FAILED", 2)
+    monkeypatch.setattr("blueque.queries.failures.LEAST_FAILED", 2)
     for _ in range(3):
         ended(0.0, 1.0, 0, "OSError")
 

@@ -12,8 +12,8 @@ from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.cli.timeline import _BY, _narrowed, draw
-from blueque.history import Event
-from blueque.timeline import Run, Timeline, over
+from blueque.queries.history import Event
+from blueque.queries.timeline import Run, Timeline, over
 
 Q = "render"
 HOUR = 3600.0

@@ -1,4 +1,4 @@
-"""Waiting for tasks to end: Client.wait, Client.as_ended, Task.wait, and what sees it, blueque.watcher."""
+"""Waiting for tasks to end: Client.wait, Client.as_ended, Task.wait, and what sees it, blueque.queries.task_ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import redis as redis_py
 from faults import Fault
 from running import until
 
-from blueque import Client, InvalidInput, InvalidType, NoSuchTask, RedisAway, RedisRefused, Task, WaitTimedOut, watcher
+from blueque import Client, InvalidInput, InvalidType, NoSuchTask, RedisAway, RedisRefused, Task, WaitTimedOut
+from blueque.queries import task_ends
 
 
 @pytest.fixture
@@ -179,8 +180,8 @@ def test_a_task_that_a_listener_has_may_come_back_when_redis_has_lost_it(client,
 
 
 def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(monkeypatch, client, queue, cli, aside):
-    monkeypatch.setattr(watcher, "COMES_BACK", 0.05)
-    monkeypatch.setattr(watcher, "PACE", 0.02)
+    monkeypatch.setattr(task_ends, "COMES_BACK", 0.05)
+    monkeypatch.setattr(task_ends, "PACE", 0.02)
     task_id = queue.enqueue("in")
     cli.hset(f"blueque_task_{task_id}", "status", "started")
     cli.config_resetstat()
@@ -250,7 +251,7 @@ def ready(url):
 @pytest.mark.parametrize("kind", ["limited", "ready"])
 def test_where_there_is_no_tracking_it_looks_again_and_again(request, monkeypatch, queue, cli, aside, kind):
     polling = request.getfixturevalue(kind)
-    monkeypatch.setattr(watcher, "PACE", 0.01)
+    monkeypatch.setattr(task_ends, "PACE", 0.01)
     task_id = queue.enqueue("in")
     cli.config_resetstat()
     waited = aside(polling.wait, task_id, 10)
@@ -262,7 +263,7 @@ def test_where_there_is_no_tracking_it_looks_again_and_again(request, monkeypatc
 
 
 def test_a_task_in_memory_is_waited_for(monkeypatch):
-    monkeypatch.setattr(watcher, "PACE", 0.01)
+    monkeypatch.setattr(task_ends, "PACE", 0.01)
     client = Client(redis=fakeredis.FakeRedis(), patience=0)
     queue = client.get_queue("video")
     task_id = queue.enqueue("in")
@@ -316,7 +317,7 @@ def test_a_key_that_is_no_task_is_an_error(client, cli):
 
 
 def test_a_connection_that_is_cut_off_without_a_word_is_noticed(monkeypatch, queue, cli, proxy, aside):
-    monkeypatch.setattr(watcher, "PROOF", 0.05)
+    monkeypatch.setattr(task_ends, "PROOF", 0.05)
     task_id = queue.enqueue("in")
     client = Client(proxy.url, patience=0)
     cli.config_resetstat()
@@ -331,7 +332,7 @@ def test_a_connection_that_is_cut_off_without_a_word_is_noticed(monkeypatch, que
 
 def test_what_is_put_in_line_again_before_it_was_read_is_waited_for_again(client, queue, cli):
     task_id = queue.enqueue("in")
-    seen = watcher.Watcher(client._connect, [task_id])
+    seen = task_ends.Watcher(client._connect, [task_id])
     assert list(seen.look()) == []
 
     assert list(seen._load(client._redis.connection(), [task_id])) == []

@@ -14,8 +14,8 @@ from blueque.cli.tasks import find_one
 from blueque.errors import BluequeError, InvalidInput
 
 if TYPE_CHECKING:
-    from blueque.inspector import Inspector
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 
 class Outcome(NamedTuple):

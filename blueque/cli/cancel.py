@@ -21,13 +21,13 @@ from blueque.cli.states import state_option
 from blueque.errors import InvalidInput, NotCancellable
 from blueque.model import units
 from blueque.model.states import FINISHED
-from blueque.survey import entered
+from blueque.queries.listing import entered
 from blueque.text.format import one_line
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.inspector import Inspector
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("pending", "scheduled", "reserved", "started")
 MOST = 10_000                                          # tasks at a time

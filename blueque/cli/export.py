@@ -21,7 +21,7 @@ from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_op
 from blueque.cli.states import state_option
 from blueque.cli.tasks import as_item
 from blueque.model.states import FINISHED, STATUSES
-from blueque.survey import entered
+from blueque.queries.listing import entered
 
 if TYPE_CHECKING:
     from blueque.model.task import Task

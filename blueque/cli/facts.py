@@ -18,8 +18,8 @@ from blueque.text.eta import LATE
 from blueque.text.format import ago
 
 if TYPE_CHECKING:
-    from blueque.inspector import Signs
     from blueque.model.retry import Retry
+    from blueque.queries.inspector import Signs
     from blueque.text.redaction import Hide
 
 _NUMBERS = (

@@ -13,7 +13,7 @@ from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.show import Column
 from blueque.cli.stats import days_option
-from blueque.failures import UNKNOWN, Kind
+from blueque.queries.failures import UNKNOWN, Kind
 from blueque.text import hints
 
 MAX_COMMANDS = 5                                       # kinds whose commands are printed

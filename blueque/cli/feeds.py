@@ -14,7 +14,7 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.show import Column
-from blueque.feeds import number, state_of
+from blueque.queries.feeds import number, state_of
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -20,7 +20,7 @@ from blueque.text.format import span
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.history import Event
+    from blueque.queries.history import Event
 
 _WORDS = {"released": "handed back", "put_first": "put first"}                   # what people call it; JSON has the name
 _REASONS = {

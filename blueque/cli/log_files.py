@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.model.log_line import OURS
+from blueque.queries.task_log import LogLine
 from blueque.spool import log_tail
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import last_words
 from blueque.system import hosts, process
-from blueque.task_log import LogLine
 
 if TYPE_CHECKING:
     from blueque.model.task import Task

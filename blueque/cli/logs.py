@@ -20,9 +20,9 @@ from blueque.cli.progress import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
+from blueque.queries.task_log import LogLine, Place
 from blueque.spool import log_tail
 from blueque.system.outage import Trouble
-from blueque.task_log import LogLine, Place
 
 if TYPE_CHECKING:
     from blueque.client import Client

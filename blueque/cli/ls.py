@@ -16,12 +16,12 @@ from blueque.cli.tasks import as_item
 from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, HELD
 from blueque.model.units import parse_duration
-from blueque.nodes import names_of
-from blueque.survey import STATUSES, Choice, Listing, entered
+from blueque.queries.listeners import names_of
+from blueque.queries.listing import STATUSES, Choice, Listing, entered
 
 if TYPE_CHECKING:
-    from blueque.inspector import Inspector
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("started", "reserved", "pending")
 MOST = 10_000                                          # that are listed at a time

@@ -16,7 +16,7 @@ from blueque.cli.show import Column, count
 
 if TYPE_CHECKING:
     from blueque.listeners import Listeners, Told
-    from blueque.nodes import Node
+    from blueque.queries.listeners import Node
 
 _TOLD = [
     Column("NODE", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("NOTE", can_shrink=True),

@@ -14,7 +14,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.show import Column
 from blueque.cli.task_columns import chosen
 from blueque.cli.tasks import as_item
-from blueque.nodes import Node, find_named
+from blueque.queries.listeners import Node, find_named
 from blueque.text import hints
 
 _HOSTS = [

@@ -11,8 +11,8 @@ from blueque.text.format import one_line
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.nodes import Node
-    from blueque.statistics import Usual
+    from blueque.queries.listeners import Node
+    from blueque.queries.statistics import Usual
 
 _BAR = 8
 

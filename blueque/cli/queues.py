@@ -14,7 +14,7 @@ from blueque.cli.show import count
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
-    from blueque.inspector import Inspector
+    from blueque.queries.inspector import Inspector
 
 _queues = click.argument("patterns", nargs=-1, required=True, metavar="QUEUE...")
 

@@ -20,8 +20,8 @@ from blueque.cli.tasks import as_item
 from blueque.cli.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
+from blueque.queries.task_log import LogLine, Place
 from blueque.system.outage import Trouble
-from blueque.task_log import LogLine, Place
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -22,7 +22,7 @@ from blueque.stack import WORDS
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
-    from blueque.task_log import Place
+    from blueque.queries.task_log import Place
 
 PATIENCE = 10.0                                        # seconds for its listener to answer
 PACE, QUIET = 0.2, 1.5                                 # seconds between two looks; after the last line that is part of it

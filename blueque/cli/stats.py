@@ -18,7 +18,7 @@ from blueque.model.units import whole_days
 from blueque.text.eta import roughly
 
 if TYPE_CHECKING:
-    from blueque.statistics import Durations, Numbers, Statistics
+    from blueque.queries.statistics import Durations, Numbers, Statistics
 
 MAX_BAR = 40                                           # columns
 

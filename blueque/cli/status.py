@@ -19,14 +19,14 @@ from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
 from blueque.cli.show import Column
 from blueque.cli.tasks import as_item, finite
 from blueque.connection.address import hide_password
-from blueque.survey import entered
+from blueque.queries.listing import entered
 from blueque.text.eta import read_progress
 from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.nodes import Node
-    from blueque.overview import Line, Overview
+    from blueque.queries.listeners import Node
+    from blueque.queries.overview import Line, Overview
 
 MAX_ROWS = 10                                          # of running tasks, and of hosts
 MAX_QUEUES = 20                                        # on a terminal

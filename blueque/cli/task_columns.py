@@ -10,7 +10,7 @@ from blueque.cli.pace import left_of, progress_cell, progress_words
 from blueque.cli.show import Column
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.survey import STATUSES, entered
+from blueque.queries.listing import STATUSES, entered
 from blueque.text import hints
 from blueque.text.eta import read_progress
 

@@ -13,11 +13,11 @@ from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, reveal_option, shared_options
 from blueque.cli.pace import left_of
-from blueque.survey import MAX_FOUND, MIN_PREFIX, entered
+from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, entered
 
 if TYPE_CHECKING:
-    from blueque.inspector import Inspector
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 _MAX_LINES = 12                                        # of a long value, on a terminal
 _LABEL = 12

@@ -13,8 +13,8 @@ import click
 from blueque.cli import show
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
-from blueque.timeline import MOST_RUNNING, Run, Timeline
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
 BAD = ("failed", "lost")                               # what shows among MANY, too

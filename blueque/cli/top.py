@@ -13,14 +13,14 @@ from blueque.cli.pace import progress_cell, unheard
 from blueque.cli.screen import height, watch
 from blueque.cli.show import Column
 from blueque.connection.address import hide_password
-from blueque.survey import entered
+from blueque.queries.listing import entered
 from blueque.text.eta import LATE, Pace, read_progress, time_left
 from blueque.version import __version__
 
 if TYPE_CHECKING:
-    from blueque.inspector import Inspector
     from blueque.model.task import Task
-    from blueque.overview import Overview
+    from blueque.queries.inspector import Inspector
+    from blueque.queries.overview import Overview
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),

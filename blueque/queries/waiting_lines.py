@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, priority_of, write_needs
-from blueque.nodes import LOOKS_AT_LINES, Node
+from blueque.queries.listeners import LOOKS_AT_LINES, Node
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command

@@ -10,24 +10,25 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import inquiry, line_up, overview, statistics, survey, task_log
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
-from blueque.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
-from blueque.task_load import load
-from blueque.waiting import Pause, pause_of
+from blueque.queries import line_order, overview, statistics, task_log, why_facts
+from blueque.queries import listing as survey
+from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
+from blueque.queries.tasks import load
+from blueque.queries.waiting_lines import Pause, pause_of
 
 if TYPE_CHECKING:
-    from blueque.failures import Failures
-    from blueque.inquiry import Inquiry
-    from blueque.line_up import Head, Room
-    from blueque.nodes import Node
-    from blueque.overview import Overview
-    from blueque.survey import Choice, Listing
+    from blueque.queries.failures import Failures
+    from blueque.queries.line_order import Head, Room
+    from blueque.queries.listeners import Node
+    from blueque.queries.listing import Choice, Listing
+    from blueque.queries.overview import Overview
+    from blueque.queries.why_facts import Inquiry
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
@@ -107,7 +108,7 @@ class Inspector:
 
     def room(self, queue: str) -> Room:
         """Return how many tasks of the queue may run, and do."""
-        return line_up.room(self._redis, queue)
+        return line_order.room(self._redis, queue)
 
     def paused(self, queue: str) -> Pause | None:
         """Return since when a queue is paused, by whom and why; None: it is not."""
@@ -116,7 +117,7 @@ class Inspector:
 
     def heads(self, queue: str) -> Iterator[Head]:
         """Yield the lines of the queue that have work, in the order in which they should be tried."""
-        return line_up.heads(self._redis, queue)
+        return line_order.heads(self._redis, queue)
 
     def holders(self, queue: str, lock: str | None) -> list[Task]:
         """Return those who hold a lock, or, without one, count as running in the queue; see `tasks`."""
@@ -283,7 +284,7 @@ class Inspector:
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: six round trips at most, each of them bounded."""
-        return inquiry.inquire(self._redis, task_id)
+        return why_facts.inquire(self._redis, task_id)
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
         """Return the numbers of these queues; see `Client.get_statistics`. A round trip, and one for each 500 days."""
@@ -291,7 +292,7 @@ class Inspector:
 
     def failures(self, queues: Sequence[str], days: int) -> Failures:
         """Return what failed in these queues, put together by error type; see failures.py."""
-        from blueque import failures  # here: what a listener imports, each of its forks copies
+        from blueque.queries import failures  # here: what a listener imports, each of its forks copies
 
         return failures.failures(self._redis, queues, days)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import history, survey
-from blueque.line_up import Room
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.model.task import Task
-from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes_and
-from blueque.statistics import Usual, ask_usual, is_quiet, take_usual
-from blueque.task_load import load
-from blueque.waiting import Pause, pause_of
+from blueque.queries import history, listing
+from blueque.queries.line_order import Room
+from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes_and
+from blueque.queries.statistics import Usual, ask_usual, is_quiet, take_usual
+from blueque.queries.tasks import load
+from blueque.queries.waiting_lines import Pause, pause_of
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
@@ -72,7 +72,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         [("ZSCORE", keys.tasks(queue), task.id), ("HGET", keys.run(queue, task.run or ""), "state")],
         history.ask_latest(task.id) if task.status == "scheduled" else [],
     ])
-    now = survey.to_seconds(time)
+    now = listing.to_seconds(time)
     known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
     compared = _compared(line, lines[0])
     asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
@@ -86,7 +86,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     ids = [*(one for node in (*nodes, *others) for one in node.held), *holders, *counted]
     return Inquiry(
         task, now, line, needs, None if index is None else length - 1 - index, length, higher, beside, pause, room, nodes,
-        others, holders, counted, survey.shown(redis, ids) if ids else {},
+        others, holders, counted, listing.shown(redis, ids) if ids else {},
         (state or "unknown") if task.run is not None and indexed is None and task.attempt is None else None,
         take_usual(replies[len(asked) :]) if days else None,
         history.take_wish(task.id, latest),

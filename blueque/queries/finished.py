@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from blueque import survey
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.states import Place
 from blueque.protocol.pruning import Ended, ended_at
+from blueque.queries import listing
 
 
 class Stock(NamedTuple):
@@ -35,7 +35,7 @@ def stock(redis: Redis, places: Sequence[Place]) -> Stock:
     )
     is_open, ends = replies[: len(queues)], replies[len(queues) :]
     return Stock(
-        survey.to_seconds(time),
+        listing.to_seconds(time),
         dict(zip(places, ends[::2], strict=True)),
         dict(zip(places, ends[1::2], strict=True)),
         {queue for queue, is_one in zip(queues, is_open, strict=True) if is_one},

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import history, survey
 from blueque.model import keys
 from blueque.model.states import LOST
+from blueque.queries import history, listing
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
-    from blueque.history import Event
     from blueque.model.task import Task
+    from blueque.queries.history import Event
 
 MOST_EVENTS = 10_000                                   # of a queue; it has few more
 MOST_RUNNING = 1000
@@ -59,7 +59,7 @@ class Timeline(NamedTuple):
 def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
     """Return what ran in the last so many seconds: one round trip for 4 queues, and three for what runs now."""
     (time,) = redis.read(("TIME",))
-    until = survey.to_seconds(time)
+    until = listing.to_seconds(time)
     since = until - seconds
     runs: list[Run] = []
     cut: list[str] = []
@@ -74,7 +74,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
                 cut.append(queue)
     has_more = False
     if queues:
-        running = survey.listing(redis, queues, ("started",), MOST_RUNNING, None)
+        running = listing.listing(redis, queues, ("started",), MOST_RUNNING, None)
         runs += [_running(task) for task in running.tasks]
         has_more = running.has_more
     return Timeline(since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more)

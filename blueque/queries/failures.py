@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.model import keys
-from blueque.nodes import read_groups
-from blueque.statistics import load
+from blueque.queries.listeners import read_groups
+from blueque.queries.statistics import load
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis

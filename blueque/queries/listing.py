@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.nodes import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
-from blueque.waiting import MAX_HEADS, Names, ask_ids, ask_names, in_turn, take_ids, waiting_since, with_default
+from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
+from blueque.queries.waiting_lines import (
+    MAX_HEADS,
+    Names,
+    ask_ids,
+    ask_names,
+    in_turn,
+    take_ids,
+    waiting_since,
+    with_default,
+)
 
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import feeds
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.nodes import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
-from blueque.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
-from blueque.survey import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
-from blueque.task_log import ask_printed, printed_at
-from blueque.waiting import (
+from blueque.queries import feeds
+from blueque.queries.listeners import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
+from blueque.queries.listing import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
+from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
+from blueque.queries.task_log import ask_printed, printed_at
+from blueque.queries.waiting_lines import (
     MAX_HEADS,
     NEXT,
     Misfit,
@@ -34,7 +34,7 @@ from blueque.waiting import (
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.statistics import Durations
+    from blueque.queries.statistics import Durations
 
 MAX_FEEDS = 100                                        # of those of a queue that are open
 MAX_FAILED = 100                                       # of a queue's newest that are looked at
