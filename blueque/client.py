@@ -377,9 +377,9 @@ class Client:
 
         Never more of them are held than a few MiB. Raises SnapshotGone.
         """
-        from blueque import frozen
+        from blueque.tables import snapshot_reader
 
-        return frozen.tasks(self._redis, snapshot)
+        return snapshot_reader.tasks(self._redis, snapshot)
 
     def purge(self, snapshot: Snapshot) -> Iterator[int]:
         """Delete those tasks of a snapshot that still are in a state by which they were found, other than reserved and
@@ -399,8 +399,8 @@ class Client:
     def read(
         self, piece: Slice, fields: Sequence[str] | None = None, missing: Literal["drop", "null"] = "drop"
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the tasks of a slice of a snapshot as record batches; see `blueque.tables.read`."""
-        from blueque.tables import read
+        """Yield the tasks of a slice of a snapshot as record batches; see `blueque.tables.reader.read`."""
+        from blueque.tables.reader import read
 
         return read(self._redis, piece, fields, missing)
 

@@ -57,7 +57,6 @@ def _import_for_client() -> None:
     Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
     """
     import blueque.client
-    import blueque.frozen
     import blueque.leftovers
     import blueque.listener
     import blueque.listener_group
@@ -78,4 +77,5 @@ def _import_for_client() -> None:
     import blueque.recoveries
     import blueque.recovery
     import blueque.retention
-    import blueque.tables
+    import blueque.tables.reader
+    import blueque.tables.snapshot_reader

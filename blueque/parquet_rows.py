@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from blueque.arrow import pyarrow
 from blueque.backlog import BacklogFile
 from blueque.backlog_rows import Block, Encoded, Rows, Shape, chosen, key_of
 from blueque.errors import BacklogRefused, InvalidInput
 from blueque.model.encoding import encode, require_text_keys
+from blueque.tables.arrow import pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

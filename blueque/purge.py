@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from blueque import frozen, protocol
+from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import FINISHED, Place
 from blueque.queries import finished
+from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
 
@@ -22,7 +23,7 @@ def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
     Raises SnapshotGone.
     """
     done = 0
-    for piece, some in frozen.ids(redis, snapshot, AT_ONCE):
+    for piece, some in snapshot_reader.ids(redis, snapshot, AT_ONCE):
         done += _purge(redis, piece, some)
         yield done
     log.info("purge tasks=%d", done)

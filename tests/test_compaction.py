@@ -17,9 +17,10 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 from shelves import NOON, QUEUE, Points, archived, fill, in_child, kill_at, require_exact, run
 
-from blueque import ArchiveRefused, InvalidInput, archives, arrow
+from blueque import ArchiveRefused, InvalidInput, archives
 from blueque.archives import compaction, durable, layout, parquet, picking, reading, steps
 from blueque.model import keys
+from blueque.tables import arrow
 
 CALLS = [
     (compaction, "merge"), (compaction, "commit"), (compaction, "_apply"), (compaction, "_clear"), (compaction, "_count"),

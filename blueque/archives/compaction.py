@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import arrow
 from blueque.archives import durable, layout, parquet
 from blueque.archives.layout import Directory, File
 from blueque.archives.picking import FILE_FIELDS
 from blueque.errors import ArchiveRefused
 from blueque.model.encoding import require_whole
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

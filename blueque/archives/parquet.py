@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from blueque import arrow
 from blueque.archives import durable, layout, picking
 from blueque.archives.layout import File
 from blueque.protocol.archiving import Written
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blueque import arrow
 from blueque.model.columns import ARCHIVE_FIELDS, LISTED_AS
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,13 +6,13 @@ import os
 from datetime import date
 from typing import TYPE_CHECKING
 
-from blueque import arrow
 from blueque.archives import compaction, layout
 from blueque.archives.layout import Directory, File
 from blueque.archives.picking import FILE_FIELDS
 from blueque.errors import Contended, InvalidInput
 from blueque.model import columns
 from blueque.model.columns import DEFAULT_FIELDS, LISTED_AS, OTHER
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

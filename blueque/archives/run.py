@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from blueque import tables
 from blueque.archives import claims, layout, parquet, picking, steps
 from blueque.archives.claims import Claim, Record
 from blueque.archives.layout import Directory
@@ -22,6 +21,7 @@ from blueque.model.encoding import require_number, require_queue_name, require_w
 from blueque.model.snapshot import Slice, Snapshot, require_statuses
 from blueque.model.states import FINISHED
 from blueque.model.units import parse_duration
+from blueque.tables import reader
 
 BATCH = 250_000                                        # tasks
 KEEP = 3600                                            # seconds that a snapshot is held; a newer one is taken in time
@@ -112,7 +112,7 @@ def archive(
     seconds = None if age is None else require_number(age, "older_than")
     most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
     size = require_whole(batch, "batch", 1, 10_000_000)
-    tables.schema()                                    # is pyarrow there, before anything is begun?
+    reader.schema()                                    # is pyarrow there, before anything is begun?
     own = Client(url) if client is None else client
     name, place = require_queue_name(queue), layout.create(directory)
     try:
@@ -132,7 +132,7 @@ def write(redis: Redis, work: Work) -> None:
     """Write the files with pyarrow: the engine for one process."""
     files, seen = parquet.Files(work.staging), set[str]()
     for piece in work.pieces:
-        for batch in tables.read(redis, piece, ARCHIVE_FIELDS):
+        for batch in reader.read(redis, piece, ARCHIVE_FIELDS):
             files.write(picking.pick(batch, work.queue, work.before, seen))
             work.tell(files.rows)
     files.close()

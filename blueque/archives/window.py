@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from blueque import tables
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
+from blueque.tables import reader
 
 _PROBE = 8                                             # entries in a row of which one will be a task with a time
 
@@ -42,7 +42,7 @@ def _cut(redis: Redis, part: Slice, before: float) -> Slice:
 
 
 def _ended(redis: Redis, piece: Slice) -> float | None:
-    for batch in tables.read(redis, piece, ["finished", "updated"]):
+    for batch in reader.read(redis, piece, ["finished", "updated"]):
         for row in batch.to_pylist():
             at = row["finished"] or row["updated"]
             if at is not None:

@@ -16,7 +16,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DateType, StructField, StructType
 
-from blueque import arrow
 from blueque.archives import compaction, durable, layout, parquet, picking, reading
 from blueque.archives.compaction import MIN_FILES, TARGET, Compacted, merge
 from blueque.archives.compaction import compact as compact_with
@@ -34,6 +33,7 @@ from blueque.model.states import FINISHED
 from blueque.spark import executors, jobs
 from blueque.spark.reader import PATIENCE, TYPES
 from blueque.system.hosts import host_name
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,10 +9,10 @@ from json.encoder import encode_basestring_ascii as to_json
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque import arrow
 from blueque.connection.redis import pack
 from blueque.model import keys
 from blueque.model.columns import COLUMNS, LISTED_AS, OTHER, TASK_ID
+from blueque.tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

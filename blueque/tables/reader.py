@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from blueque import arrow
 from blueque.connection.redis import Command, Connection, Patience, Redis, pack, raise_refusal
 from blueque.errors import InvalidInput, RedisAway, SnapshotGone
 from blueque.model import columns
 from blueque.model.snapshot import Slice
-from blueque.shapes import Shape
+from blueque.tables import arrow
+from blueque.tables.decode import Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
