@@ -12,7 +12,6 @@ from blueque.version import __version__
 
 if _typing.TYPE_CHECKING:
     from blueque.archives import archive
-    from blueque.bulk import Count
     from blueque.client import Client
     from blueque.config.toml_file import Config
     from blueque.errors import (
@@ -63,8 +62,9 @@ if _typing.TYPE_CHECKING:
     from blueque.model.selection import Ordered, ReducedLottery, RoundRobin
     from blueque.model.task import Task
     from blueque.processor import Processor
+    from blueque.producer.bulk import Count
+    from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
-    from blueque.queue import Queue
     from blueque.running_task import RunningTask, current_task
     from blueque.work import Handler
 
@@ -137,7 +137,7 @@ _LAZY = {
     **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
     "Client": "blueque.client",
     "Config": "blueque.config.toml_file",
-    "Count": "blueque.bulk",
+    "Count": "blueque.producer.bulk",
     "Fail": "blueque.model.outcomes",
     "ForkingRunner": "blueque.forking_runner",
     "HandBack": "blueque.model.outcomes",
@@ -147,7 +147,7 @@ _LAZY = {
     "ListenerGroup": "blueque.listener_group",
     "Ordered": "blueque.model.selection",
     "Processor": "blueque.processor",
-    "Queue": "blueque.queue",
+    "Queue": "blueque.producer.queue",
     "ReducedLottery": "blueque.model.selection",
     "Retry": "blueque.model.retry",
     "RetryLater": "blueque.model.outcomes",

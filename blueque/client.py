@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from blueque.exposition import Family
     from blueque.feed_progress import Tell
     from blueque.feeding import Feeding, Job
-    from blueque.leftovers import Leftovers
     from blueque.listener import Listener
     from blueque.listener_group import ListenerGroup
     from blueque.listeners import Listeners
@@ -41,12 +40,13 @@ if TYPE_CHECKING:
     from blueque.model.snapshot import Slice, Snapshot
     from blueque.model.wrong_types import WrongTypes
     from blueque.processor import Processor
+    from blueque.producer.abandoned_runs import Leftovers
+    from blueque.producer.queue import Queue
     from blueque.queries.history import Event, History
     from blueque.queries.queue_changes import Lookout
     from blueque.queries.statistics import Statistics
     from blueque.queries.task_log import LogLine, News, Place
     from blueque.queries.timeline import Timeline
-    from blueque.queue import Queue
     from blueque.recoveries import Recoveries
     from blueque.recovery import Recovery
     from blueque.retention import Retention
@@ -103,7 +103,7 @@ class Client:
 
         retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
         """
-        from blueque.queue import Queue
+        from blueque.producer.queue import Queue
 
         return Queue(self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name))
 
@@ -197,7 +197,7 @@ class Client:
 
     def get_leftovers(self) -> Leftovers:
         """Return what finds runs that nobody has ended, and ends them."""
-        from blueque.leftovers import Leftovers
+        from blueque.producer.abandoned_runs import Leftovers
 
         return Leftovers(self._redis)
 

@@ -12,9 +12,9 @@ from blueque.audit import Finding, Report
 from blueque.checkup import Check
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
-from blueque.leftovers import Leftover, Leftovers
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
+from blueque.producer.abandoned_runs import Leftover, Leftovers
 from blueque.queries import overview
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node, is_process_gone

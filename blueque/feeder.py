@@ -9,12 +9,12 @@ from typing import NamedTuple, Unpack
 
 from blueque.backlog import Backlog, Source
 from blueque.backlog_rows import Shape
-from blueque.bulk import Common
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.feed_progress import Tell
 from blueque.feeding import Job
 from blueque.model.encoding import require_feed_name, require_whole
+from blueque.producer.bulk import Common
 
 MAX_WINDOW = 10_000_000
 

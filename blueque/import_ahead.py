@@ -30,8 +30,8 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import traceback
     import zlib
 
-    import blueque.bulk
     import blueque.config.toml_lines
+    import blueque.producer.bulk
 
     _import_for_client()
     if not is_plain:
@@ -57,13 +57,14 @@ def _import_for_client() -> None:
     Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
     """
     import blueque.client
-    import blueque.leftovers
     import blueque.listener
     import blueque.listener_group
     import blueque.listeners
     import blueque.metrics
     import blueque.model.snapshot
     import blueque.processor
+    import blueque.producer.abandoned_runs
+    import blueque.producer.queue
     import blueque.protocol.permissions
     import blueque.purge
     import blueque.queries.failures
@@ -73,7 +74,6 @@ def _import_for_client() -> None:
     import blueque.queries.task_ends
     import blueque.queries.task_log
     import blueque.queries.timeline
-    import blueque.queue
     import blueque.recoveries
     import blueque.recovery
     import blueque.retention

@@ -16,7 +16,7 @@ from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.import_ahead import import_for_daemon
-from blueque.queue import Queue
+from blueque.producer.queue import Queue
 from blueque.recovery import Recovery
 from blueque.system import process, signals
 from blueque.system.outage import Trouble

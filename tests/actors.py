@@ -22,7 +22,6 @@ from blueque.errors import (
     RedisAway,
     RunDropped,
 )
-from blueque.leftovers import Leftovers
 from blueque.listener import Listener
 from blueque.model import keys
 from blueque.model.columns import to_microseconds
@@ -30,11 +29,12 @@ from blueque.model.ids import TaskId
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.processor import Processor
+from blueque.producer.abandoned_runs import Leftovers
+from blueque.producer.staged_run import Staging
 from blueque.protocol.archiving import Written
 from blueque.queries.inspector import Inspector
 from blueque.recovery import Recovery
 from blueque.retention import Retention
-from blueque.staging import Staging
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:

@@ -23,8 +23,8 @@ import blueque.forwarding
 import blueque.freeing
 import blueque.listener
 import blueque.processor
+import blueque.producer.queue
 import blueque.queries.inspector
-import blueque.queue
 from blueque import Client, Retry, protocol
 from blueque.audit import audit
 from blueque.connection.redis import Command, Redis, as_hash
@@ -34,7 +34,7 @@ from blueque.model import keys
 from blueque.model.states import STATUSES
 from blueque.model.task import Task
 from blueque.processor import Processor
-from blueque.queue import Queue
+from blueque.producer.queue import Queue
 
 TICK = 1 / 64                                          # between two operations: no two of them have the same time
 MAX_BYTES = 1000
@@ -98,9 +98,9 @@ clock = Clock()
 def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
-        for module in (blueque.queue, blueque.listener, blueque.processor, blueque.freeing, blueque.forwarding):
+        for module in (blueque.producer.queue, blueque.listener, blueque.processor, blueque.freeing, blueque.forwarding):
             stack.enter_context(mock.patch.object(module, "time", clock))
-        stack.enter_context(mock.patch.object(blueque.queue, "uuid", clock))
+        stack.enter_context(mock.patch.object(blueque.producer.queue, "uuid", clock))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))
         yield
 

@@ -27,12 +27,12 @@ from blueque import (
     TooLarge,
     protocol,
 )
-from blueque import rows as rows_module
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
 from blueque.model.encoding import FLUSH
+from blueque.producer import row_batch as rows_module
 
 FAR = 4e9
 

@@ -11,10 +11,10 @@ from handlers import WORK, begin, ended, is_sound
 from running import Programs, until
 
 from blueque import Retry, protocol
-from blueque.leftovers import Leftovers
 from blueque.model import keys
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
+from blueque.producer.abandoned_runs import Leftovers
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 # More than handlers.WORK does: what a task may leave in keys of its own.

@@ -19,10 +19,10 @@ from blueque.model import keys
 from blueque.model.ids import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
+from blueque.producer.row_batch import Rows
 from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
 from blueque.queries.tasks import load
-from blueque.rows import Rows
 
 FAR = 4e9
 Q = "video"
@@ -370,7 +370,7 @@ def test_each_further_chunk_takes_one_round_trip(queue, monkeypatch):
     run = queue.open_run("r")
     sent = []
     exchange = transaction.exchange
-    monkeypatch.setattr("blueque.rows.SLOW", 60.0)
+    monkeypatch.setattr("blueque.producer.row_batch.SLOW", 60.0)
     monkeypatch.setattr(
         transaction, "exchange", lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest)
     )

@@ -18,10 +18,10 @@ from legacy_logic import LegacyQueue
 from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, protocol
 from blueque.audit import audit
 from blueque.model import keys
+from blueque.producer.row_batch import Rows
+from blueque.producer.staged_run import owner_of
 from blueque.protocol import transaction
 from blueque.queries.tasks import load
-from blueque.rows import Rows
-from blueque.staging import owner_of
 from blueque.system import process
 
 FAR = 4e9
@@ -325,7 +325,7 @@ def test_chunks_are_staged_one_round_trip_each(queue, monkeypatch, cli):
     staging = queue.open_staging("s")
     sent = []
     exchange = transaction.exchange
-    monkeypatch.setattr("blueque.rows.SLOW", 60.0)
+    monkeypatch.setattr("blueque.producer.row_batch.SLOW", 60.0)
     monkeypatch.setattr(
         transaction, "exchange", lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest)
     )

@@ -22,7 +22,7 @@ from blueque.errors import RedisAway
 from blueque.listener import Listener
 from blueque.model.task import Task
 from blueque.model.units import Timing
-from blueque.queue import Queue
+from blueque.producer.queue import Queue
 from blueque.system import process
 
 QUEUE = "q"

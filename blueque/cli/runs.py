@@ -18,7 +18,7 @@ from blueque.errors import RunDropped, WrongRun
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.leftovers import Leftover
+    from blueque.producer.abandoned_runs import Leftover
 
 _COLUMNS = [
     Column("RUN", can_shrink=True), Column("QUEUE", can_shrink=True), Column("KIND"), Column("STATE"), Column("AGE", True),

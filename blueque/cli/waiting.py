@@ -15,7 +15,7 @@ from blueque.model.lines import HIGHEST, LOWEST
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
-    from blueque.queue import Queue
+    from blueque.producer.queue import Queue
 
 
 @click.command(

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from blueque.model.ids import shards_of
-from blueque.rows import MAX_ROWS, Rows
+from blueque.producer.row_batch import MAX_ROWS, Rows
 
 MAX_BYTES = 4 * 2**20                                  # of parameters in one transaction: Redis does nothing else meanwhile
 HELD_BYTES = 32 * 2**20                                # of parameters in all buckets together

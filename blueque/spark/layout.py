@@ -11,7 +11,7 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model.encoding import LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
-from blueque.rows import Rows
+from blueque.producer.row_batch import Rows
 from blueque.spark import json_texts
 from blueque.spark.sink import Sink
 

@@ -14,7 +14,7 @@ from blueque.model.encoding import require_queue_name, require_run_name, require
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
-from blueque.queue import require_retry
+from blueque.producer.queue import require_retry
 
 SHARDS = 32                                            # so that tasks of Spark that write at a time seldom meet in one
 MAX_SHARDS = 1024

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from blueque.client import Client
 from blueque.errors import InvalidInput, RunDropped
 from blueque.model.run import Record
-from blueque.rows import Rows
+from blueque.producer.row_batch import Rows
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sink import Sink, parse
 from blueque.spark.writer import Report, accepted, chunks_of, driver, join_staging, open_staging, stage, written

@@ -24,13 +24,13 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput, RunDropped
 from blueque.model.encoding import Encoded
 from blueque.model.run import Record
-from blueque.rows import Rows
-from blueque.runs import KeyedRun
+from blueque.producer.keyed_run import KeyedRun
+from blueque.producer.row_batch import Rows
+from blueque.producer.staged_run import Staging, owner_of
 from blueque.spark.chunks import by_shard, split
 from blueque.spark.jobs import telling, told
 from blueque.spark.layout import Layout, lay_out, read
 from blueque.spark.sink import Sink, parse
-from blueque.staging import Staging, owner_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,8 +20,9 @@ import redis as redis_py
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from blueque import batches, protocol
+from blueque import protocol
 from blueque.model.units import redis_url
+from blueque.producer import batches
 from blueque.spark import datasource
 
 CHUNK = 500                                            # rows that the naive way writes at a time

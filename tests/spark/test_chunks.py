@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from blueque.model.ids import ids_of_run_keys, shard_of
-from blueque.rows import MAX_ROWS, Rows
+from blueque.producer.row_batch import MAX_ROWS, Rows
 from blueque.spark.chunks import by_shard, split
 
 

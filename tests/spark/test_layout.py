@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from blueque import InvalidInput, InvalidType, TooLarge
-from blueque.rows import Rows
+from blueque.producer.row_batch import Rows
 from blueque.spark.layout import lay_out, read
 from blueque.spark.sink import Sink
 

@@ -14,9 +14,9 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import require_whole
 from blueque.model.ids import ids_of_run_keys, shard_of
 from blueque.model.run import Record
+from blueque.producer.row_batch import Rows, relay
 from blueque.protocol.runs import RunBatch
 from blueque.queries.runs import count_ledgers
-from blueque.rows import Rows, relay
 
 MAX_ROWS = 10**15
 

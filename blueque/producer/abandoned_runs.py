@@ -11,8 +11,8 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import WrongRun
 from blueque.model.run import Record
+from blueque.producer.staged_run import discard, finish
 from blueque.queries.runs import load, load_all, staged_chunks
-from blueque.staging import discard, finish
 
 STALLED = 60.0                                         # seconds after which what is decided should have been put in line
 

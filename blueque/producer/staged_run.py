@@ -14,10 +14,10 @@ from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
 from blueque.model.ids import random_ids
 from blueque.model.run import Record
+from blueque.producer.keyed_run import RunOutcome
+from blueque.producer.row_batch import Rows, relay
 from blueque.protocol.staging import Chunk
 from blueque.queries.runs import staged_chunks, unpublished_chunks
-from blueque.rows import Rows, relay
-from blueque.runs import RunOutcome
 from blueque.system import process
 
 MAX_BATCH_ID = 2**63 - 1

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from blueque import protocol
-from blueque.batches import Batches, Column, Plan
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import limits
@@ -17,8 +16,9 @@ from blueque.model.encoding import require_run_name, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.retry import Retry
 from blueque.model.run import Record, require_same
-from blueque.runs import KeyedRun
-from blueque.staging import Staging
+from blueque.producer.batches import Batches, Column, Plan
+from blueque.producer.keyed_run import KeyedRun
+from blueque.producer.staged_run import Staging
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024

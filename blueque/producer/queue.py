@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from blueque import protocol
-from blueque.bulk import ManyTasks
 from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
@@ -21,6 +20,7 @@ from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, requi
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.producer.bulk import ManyTasks
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 

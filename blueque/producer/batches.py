@@ -17,10 +17,10 @@ from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_ke
 from blueque.model.ids import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Record
+from blueque.producer.row_batch import relay
 from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, prune_runs, schedule_many
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.runs import RunBatch
-from blueque.rows import relay
 
 MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
 
