@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
+    from blueque.backlog.job import Feeding, Job
+    from blueque.backlog.progress import Tell
     from blueque.doctor import Doctor
     from blueque.exposition import Family
-    from blueque.feed_progress import Tell
-    from blueque.feeding import Feeding, Job
     from blueque.listener import Listener
     from blueque.listener_group import ListenerGroup
     from blueque.listeners import Listeners
@@ -203,7 +203,7 @@ class Client:
 
     def get_feeding(self, job: Job, tell: Tell | None = None) -> Feeding:
         """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
-        from blueque.feeding import Feeding
+        from blueque.backlog.job import Feeding
 
         return Feeding(self._redis, job, units.timing(), tell)
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
-from blueque.backlog import Backlog, Source
-from blueque.backlog_rows import Shape
+from blueque.backlog.files import Backlog, Source
+from blueque.backlog.job import Job
+from blueque.backlog.progress import Tell
+from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
-from blueque.feed_progress import Tell
-from blueque.feeding import Job
 from blueque.model.encoding import require_feed_name, require_whole
 from blueque.producer.bulk import Common
 

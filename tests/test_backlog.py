@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blueque.backlog import Backlog, BacklogFile, mark_of
-from blueque.backlog_rows import Portion, Shape
+from blueque.backlog.files import Backlog, BacklogFile, mark_of
+from blueque.backlog.jsonl import JsonRows
+from blueque.backlog.parquet import ParquetRows, count_rows
+from blueque.backlog.rows import Portion, Shape
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
-from blueque.json_rows import JsonRows
-from blueque.parquet_rows import ParquetRows, count_rows
 
 EVERYTHING = 10**9
 NOBODY = 65534                                         # a user that may read what all may, and no more
@@ -232,7 +232,7 @@ def test_bad_lines_can_be_left_out_and_are_told(write):
 
 
 def test_a_line_without_end_is_refused_and_not_held_in_memory(write, monkeypatch):
-    monkeypatch.setattr("blueque.json_rows._LONGEST", 1 << 16)
+    monkeypatch.setattr("blueque.backlog.jsonl._LONGEST", 1 << 16)
     path = write("a.jsonl", b"1\n" + b"x" * (20 << 20) + b"\n2\n")
     tracemalloc.start()
     portion = Portion()
@@ -382,9 +382,9 @@ def test_a_large_file_takes_little_memory(tmp_path):
             writer.write_table(some, row_group_size=250_000)
     program = f"""if True:
         import resource
-        from blueque.backlog import BacklogFile
-        from blueque.backlog_rows import Portion, Shape
-        from blueque.parquet_rows import ParquetRows
+        from blueque.backlog.files import BacklogFile
+        from blueque.backlog.rows import Portion, Shape
+        from blueque.backlog.parquet import ParquetRows
         rows, count = ParquetRows(BacklogFile("a", {str(tmp_path / "a.parquet")!r}, {{}}), Shape()), 0
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         has_more = True
@@ -401,6 +401,6 @@ def test_a_large_file_takes_little_memory(tmp_path):
 
 
 def test_json_lines_need_no_pyarrow():
-    program = "import sys, blueque.json_rows, blueque.parquet_rows; sys.exit('pyarrow' in sys.modules)"
+    program = "import sys, blueque.backlog.jsonl, blueque.backlog.parquet; sys.exit('pyarrow' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0

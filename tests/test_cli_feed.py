@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from running import ECHO, Program, Programs, clean_environment, until
 
+from blueque.backlog.progress import FeedProgress
 from blueque.cli import feed as cli_feed
-from blueque.feed_progress import FeedProgress
 from blueque.model import keys
 
 FEED = keys.feed("video", "f")

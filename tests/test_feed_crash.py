@@ -16,13 +16,15 @@ from explore import explore
 from running import Programs, until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 
-from blueque import FeedTaken, feed_chunks, feed_owner, feeding, protocol
-from blueque.backlog import Backlog
-from blueque.backlog_rows import Shape
+from blueque import FeedTaken, protocol
+from blueque.backlog import chunks, lease
+from blueque.backlog import job as feeding
+from blueque.backlog.files import Backlog
+from blueque.backlog.job import Feeding, Job
+from blueque.backlog.rows import Shape
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Redis
-from blueque.feeding import Feeding, Job
 from blueque.model import keys
 from blueque.model.ids import random_ids
 from blueque.model.units import Timing
@@ -116,12 +118,12 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
     path.write_text("".join(f'{{"n": {n}}}\n' for n in range(FEW)))
     monkeypatch.setattr(feeding, "CHUNK", 2)
     monkeypatch.setattr(feeding, "pause", lambda failures: 0.0)
-    monkeypatch.setattr(feed_owner, "process", SimpleNamespace(
+    monkeypatch.setattr(lease, "process", SimpleNamespace(
         node_id=lambda: "host_1", identity=lambda pid: {}, shares_pids=lambda record: True,
         is_alive=lambda pid, record: False,
     ))
     still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)    # else a slow machine has it look at the lines again
-    for module in (feeding, feed_owner, feed_chunks):
+    for module in (feeding, lease, chunks):
         monkeypatch.setattr(module, "time", still)
     log = logging.getLogger("blueque")
     monkeypatch.setattr(log, "disabled", True)

@@ -18,8 +18,9 @@ from faults import Fault
 from running import Programs, until
 
 import blueque
-from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, feeding, protocol
+from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, protocol
 from blueque.audit import audit
+from blueque.backlog import job
 from blueque.model import keys
 from blueque.model.ids import FEED_NAMESPACE
 
@@ -149,7 +150,7 @@ def test_tasks_are_what_enqueue_makes_and_know_their_feed(feed, few, cli, client
 
 
 def test_a_key_makes_no_second_task_as_long_as_the_first_is_there(feed, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(feeding, "CHUNK", 2)               # so that keys come again in other chunks, too
+    monkeypatch.setattr(job, "CHUNK", 2)               # so that keys come again in other chunks, too
     lines(tmp_path / "a.jsonl", [{"n": n, "id": f"k{n % 3}"} for n in range(9)] + [{"n": 9, "id": 17}])
 
     outcome = feed(tmp_path, key="id")
@@ -208,7 +209,7 @@ def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, t
             kept["restored"] = "yes"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feeding, "CHUNK", 2)
+        patch.setattr(job, "CHUNK", 2)
         feed(tmp_path, window=100, progress=look)
 
     assert "restored" in kept
@@ -275,8 +276,8 @@ def test_what_waits_in_other_lines_counts_as_well(feed, few, client, priority, o
 
 
 def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(feeding, "LONGEST", 0.2)
-    monkeypatch.setattr(feeding, "PACE", 0.2)
+    monkeypatch.setattr(job, "LONGEST", 0.2)
+    monkeypatch.setattr(job, "PACE", 0.2)
     lines(tmp_path / "a.jsonl", [{"n": n} for n in range(20)])
     stop = threading.Event()
     seen = []
@@ -371,7 +372,7 @@ def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plen
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     assert cli.hget(FEED, "lease") == "0.6"
     program.send(signal.SIGSTOP)
-    monkeypatch.setattr(feeding, "PACE", 0.1)
+    monkeypatch.setattr(job, "PACE", 0.1)
 
     feed(plenty, window=5000)                         # there is proof that it lives: its record stood still for a lease
 
@@ -387,7 +388,7 @@ def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(program
     program = start(programs, plenty, environ={"BLUEQUE_BEAT": "0.2", "BLUEQUE_LEASE": "0.6"})
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     program.send(signal.SIGSTOP)
-    monkeypatch.setattr(feeding, "PACE", 0.1)
+    monkeypatch.setattr(job, "PACE", 0.1)
     stop, token = threading.Event(), cli.hget(FEED, "token")
     thread = threading.Thread(target=feed, args=(plenty,), kwargs={"window": 200, "stop": stop})
     thread.start()
@@ -405,8 +406,8 @@ def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(program
 def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(feed, plenty, cli, monkeypatch):
     monkeypatch.setenv("BLUEQUE_BEAT", "0.1")
     monkeypatch.setenv("BLUEQUE_LEASE", "0.4")
-    monkeypatch.setattr(feeding, "PACE", 0.05)
-    monkeypatch.setattr(feeding, "LONGEST", 0.05)
+    monkeypatch.setattr(job, "PACE", 0.05)
+    monkeypatch.setattr(job, "LONGEST", 0.05)
     monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)      # as from another host
     stops = [threading.Event(), threading.Event()]
     threads = [threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop}) for stop in stops]
@@ -424,13 +425,13 @@ def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(fee
 
 def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, redis, cli):
     """It looked, was suspended for an hour, and looks again: that says nothing of the other."""
-    from blueque import feed_owner
+    from blueque.backlog import lease
     from blueque.model.units import Timing
 
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=time.time)
-    monkeypatch.setattr(feed_owner, "time", clock)
+    monkeypatch.setattr(lease, "time", clock)
     monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)
-    first, second = [feed_owner.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
+    first, second = [lease.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
     first.claim()
 
     def is_ours_at(*times):
@@ -467,7 +468,7 @@ def test_stop_ends_it_between_two_chunks_and_the_next_call_goes_on(feed, plenty,
 @pytest.mark.parametrize(("having", "time"), [(b"PERSIST", 1), (b"LPUSH", 1), (b"LPUSH", 2), (b"ZREMRANGEBYSCORE", 1)])
 def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, monkeypatch, fault, having, time):
     """Of open_feed, of the first and the second chunk, and of finish_feed; each of them is one write to the proxy."""
-    monkeypatch.setattr(feeding, "CHUNK", 100)
+    monkeypatch.setattr(job, "CHUNK", 100)
     proxy.arm(fault, time, having)
     notes = []
 
@@ -517,7 +518,7 @@ def test_a_redis_that_never_answers_is_an_error_when_patience_is_over(few):
 
 
 def test_one_that_waits_for_another_feeder_has_patience_without_end(few, own_server, monkeypatch):
-    monkeypatch.setattr(feeding, "PACE", 0.02)
+    monkeypatch.setattr(job, "PACE", 0.02)
     client, stop = Client(own_server.url, patience=0), threading.Event()
     redis = client._redis
     protocol.open_feed(redis, "video", "f", "another", "i", "x", {"node": "elsewhere_1"}, None, 1.0)
@@ -579,7 +580,7 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
 
 
 def test_rows_that_are_fed_and_rows_that_are_left_out_are_two_numbers(feed, tmp_path, monkeypatch):
-    monkeypatch.setattr(feeding, "CHUNK", 2)
+    monkeypatch.setattr(job, "CHUNK", 2)
     (tmp_path / "a.jsonl").write_bytes(b"1\noops\n\n2\noops\noops\n3\n")
     stop, notes = threading.Event(), []
 
@@ -619,7 +620,7 @@ def test_a_backlog_that_is_not_what_it_was_is_refused(feed, few, cli, monkeypatc
 def half_fed(feed, few, monkeypatch, kind="jsonl"):
     """Feed all of a.jsonl, and three rows of b."""
     table(few / f"b.{kind}", range(5, 10))
-    monkeypatch.setattr(feeding, "CHUNK", 4)
+    monkeypatch.setattr(job, "CHUNK", 4)
     stop = threading.Event()
     feed(few, stop=stop, progress=lambda progress: progress.rows == 8 and stop.set())
 
@@ -637,7 +638,7 @@ def test_files_that_are_done_may_go_and_copies_are_the_same(feed, few, cli, monk
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
 def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(feed, tmp_path, cli, monkeypatch, kind):
     """The last row of the file is the last of a chunk, and the feeder ends there."""
-    monkeypatch.setattr(feeding, "CHUNK", 2)
+    monkeypatch.setattr(job, "CHUNK", 2)
     for number in range(2):
         table(tmp_path / f"{number}.{kind}", range(4 * number, 4 * number + 4))
     stop = threading.Event()
@@ -664,7 +665,7 @@ def test_a_file_is_fed_once_however_many_paths_there_are(feed, few, cli):
 
 
 def test_a_named_file_that_is_fed_may_go_while_others_are_fed(feed, few, cli, monkeypatch):
-    monkeypatch.setattr(feeding, "CHUNK", 2)
+    monkeypatch.setattr(job, "CHUNK", 2)
     table(few / "b.jsonl", range(5, 10))
 
     def remove(progress):
@@ -751,7 +752,7 @@ def test_a_file_of_which_nothing_is_fed_may_change_or_go(feed, few, cli, kind):
 
 
 def test_blank_lines_at_the_end_belong_to_the_last_row(feed, tmp_path, monkeypatch):
-    monkeypatch.setattr(feeding, "CHUNK", 2)
+    monkeypatch.setattr(job, "CHUNK", 2)
     (tmp_path / "a.jsonl").write_bytes(b'{"n": 0}\n{"n": 1}\n\n \n')
     table(tmp_path / "b.jsonl", [2])
     stop = threading.Event()
@@ -767,7 +768,7 @@ def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
             with (few / "a.jsonl").open("a") as file:
                 file.write('{"n": 5}\n')
 
-    monkeypatch.setattr(feeding, "CHUNK", 1)
+    monkeypatch.setattr(job, "CHUNK", 1)
 
     with pytest.raises(BacklogRefused, match=r"^a.jsonl: it has changed"):
         feed(few, progress=grow)
@@ -788,7 +789,7 @@ def test_bad_options_are_refused_before_anything_is_written(feed, few, state, op
 
 
 def test_follow_waits_for_files_and_ends_when_told(feed, few, cli, monkeypatch):
-    monkeypatch.setattr(feeding, "FOLLOW_PACE", 0.02)
+    monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)
     stop, outcomes = threading.Event(), []
     thread = threading.Thread(target=lambda: outcomes.append(feed(few, follow=True, stop=stop)))
     thread.start()
@@ -806,7 +807,7 @@ def test_follow_waits_for_files_and_ends_when_told(feed, few, cli, monkeypatch):
 
 
 def test_follow_may_begin_with_nothing(feed, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(feeding, "FOLLOW_PACE", 0.02)
+    monkeypatch.setattr(job, "FOLLOW_PACE", 0.02)
     stop = threading.Event()
     thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"follow": True, "stop": stop})
     thread.start()

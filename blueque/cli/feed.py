@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.backlog import PARQUET
+from blueque.backlog.files import PARQUET
 from blueque.cli import show
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.needs import needs, needs_options
@@ -19,7 +19,7 @@ from blueque.cli.progress import Line
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
-    from blueque.feed_progress import FeedProgress
+    from blueque.backlog.progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
 _EVERY, _IDLE = 5.0, 60.0                              # seconds between two lines in a pipe: with news, without

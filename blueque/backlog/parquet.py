@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from blueque.backlog import BacklogFile
-from blueque.backlog_rows import Block, Encoded, Rows, Shape, chosen, key_of
+from blueque.backlog.files import BacklogFile
+from blueque.backlog.rows import Block, Encoded, Rows, Shape, chosen, key_of
 from blueque.errors import BacklogRefused, InvalidInput
 from blueque.model.encoding import encode, require_text_keys
 from blueque.tables.arrow import pyarrow

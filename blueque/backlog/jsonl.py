@@ -9,8 +9,8 @@ import os
 import zlib
 from typing import IO, NoReturn, cast
 
-from blueque.backlog import BacklogFile
-from blueque.backlog_rows import Block, Encoded, Rows, Shape, chosen, column, key_of
+from blueque.backlog.files import BacklogFile
+from blueque.backlog.rows import Block, Encoded, Rows, Shape, chosen, column, key_of
 from blueque.errors import BacklogRefused, InvalidInput, TooLarge
 from blueque.model.encoding import quick_encoder
 from blueque.text.json_errors import as_json

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from blueque import protocol
-from blueque.backlog import Backlog
-from blueque.backlog_rows import Shape
+from blueque.backlog.chunks import Aim, FeedChunks, cursor
+from blueque.backlog.files import Backlog
+from blueque.backlog.lease import FeedOwner
+from blueque.backlog.progress import Tell, Teller
+from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
-from blueque.feed_chunks import Aim, FeedChunks, cursor
-from blueque.feed_owner import FeedOwner
-from blueque.feed_progress import Tell, Teller
 from blueque.model.lines import line_of
 from blueque.model.units import Timing
 from blueque.protocol.feeding import Fed, FeedChunk

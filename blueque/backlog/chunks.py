@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from blueque.backlog import Backlog, BacklogFile, mark_of, size_of
-from blueque.backlog_rows import Portion, Rows, Shape
+from blueque.backlog.files import Backlog, BacklogFile, mark_of, size_of
+from blueque.backlog.jsonl import JsonRows
+from blueque.backlog.parquet import ParquetRows, count_rows
+from blueque.backlog.rows import Portion, Rows, Shape
 from blueque.errors import BacklogRefused
-from blueque.json_rows import JsonRows
 from blueque.model.ids import ids_of_feed
-from blueque.parquet_rows import ParquetRows, count_rows
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.backlog import BacklogFile
+from blueque.backlog.files import BacklogFile
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 from blueque.model.ids import require_key
 
