@@ -54,14 +54,14 @@ if _typing.TYPE_CHECKING:
     )
     from blueque.feeder import feed
     from blueque.forking_runner import ForkingRunner
-    from blueque.listener import Listener
-    from blueque.listener_group import ListenerGroup
+    from blueque.listener.group import ListenerGroup
+    from blueque.listener.listener import Listener
+    from blueque.listener.processor import Processor
     from blueque.model.ids import TaskId
     from blueque.model.outcomes import Fail, HandBack, RetryLater
     from blueque.model.retry import Retry
     from blueque.model.selection import Ordered, ReducedLottery, RoundRobin
     from blueque.model.task import Task
-    from blueque.processor import Processor
     from blueque.producer.bulk import Count
     from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
@@ -143,10 +143,10 @@ _LAZY = {
     "HandBack": "blueque.model.outcomes",
     "Handler": "blueque.work",
     "Inspector": "blueque.queries.inspector",
-    "Listener": "blueque.listener",
-    "ListenerGroup": "blueque.listener_group",
+    "Listener": "blueque.listener.listener",
+    "ListenerGroup": "blueque.listener.group",
     "Ordered": "blueque.model.selection",
-    "Processor": "blueque.processor",
+    "Processor": "blueque.listener.processor",
     "Queue": "blueque.producer.queue",
     "ReducedLottery": "blueque.model.selection",
     "Retry": "blueque.model.retry",

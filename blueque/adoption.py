@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple
 
 from blueque.errors import NotOwner
-from blueque.listener_group import ListenerGroup
+from blueque.listener.group import ListenerGroup
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector

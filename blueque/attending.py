@@ -12,7 +12,7 @@ from blueque.client import Client
 from blueque.connection.redis import Connection
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.listener_group import ListenerGroup
+from blueque.listener.group import ListenerGroup
 from blueque.model.encoding import count_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST, WAITING

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from blueque.backlog.progress import Tell
     from blueque.doctor import Doctor
     from blueque.exposition import Family
-    from blueque.listener import Listener
-    from blueque.listener_group import ListenerGroup
-    from blueque.listeners import Listeners
+    from blueque.listener.group import ListenerGroup
+    from blueque.listener.listener import Listener
+    from blueque.listener.orders import Listeners
+    from blueque.listener.processor import Processor
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
     from blueque.model.wrong_types import WrongTypes
-    from blueque.processor import Processor
     from blueque.producer.abandoned_runs import Leftovers
     from blueque.producer.queue import Queue
     from blueque.queries.history import Event, History
@@ -173,14 +173,14 @@ class Client:
         """
         if not more:
             require_select(select)
-            from blueque.listener import Listener
+            from blueque.listener.listener import Listener
 
             return Listener(self._redis, require_queue_name(queue_name))
         return self.get_listener_group([queue_name, *more], select)
 
     def get_listener_group(self, queue_names: Sequence[str], select: Select | None = None) -> ListenerGroup:
         """Return a listener of any number of queues."""
-        from blueque.listener_group import ListenerGroup
+        from blueque.listener.group import ListenerGroup
 
         return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
 
@@ -313,13 +313,13 @@ class Client:
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
-        from blueque.listeners import Listeners
+        from blueque.listener.orders import Listeners
 
         return Listeners(self._redis)
 
     def get_processor(self, task: Task) -> Processor:
         """Return what records the start and the end of a reserved task."""
-        from blueque.processor import Processor
+        from blueque.listener.processor import Processor
 
         return Processor(self._redis, task, self.max_bytes)
 

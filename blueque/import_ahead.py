@@ -57,12 +57,12 @@ def _import_for_client() -> None:
     Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
     """
     import blueque.client
-    import blueque.listener
-    import blueque.listener_group
-    import blueque.listeners
+    import blueque.listener.group
+    import blueque.listener.listener
+    import blueque.listener.orders
+    import blueque.listener.processor
     import blueque.metrics
     import blueque.model.snapshot
-    import blueque.processor
     import blueque.producer.abandoned_runs
     import blueque.producer.queue
     import blueque.protocol.permissions

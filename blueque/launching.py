@@ -11,11 +11,11 @@ from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
 from blueque.gate import Word, announce, open_gate
-from blueque.listener_group import ListenerGroup
+from blueque.listener.group import ListenerGroup
+from blueque.listener.resources import Claim, Pool, environment
 from blueque.model.limits import of
 from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders
-from blueque.resources import Claim, Pool, environment
 from blueque.spares import Spare, Spares
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool

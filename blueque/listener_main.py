@@ -25,6 +25,7 @@ from blueque.connection.address import Address, hide_password
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.import_ahead import import_for_daemon
+from blueque.listener.resources import Pool
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
 from blueque.model import units
 from blueque.model.limits import Limits
@@ -32,7 +33,6 @@ from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
 from blueque.rereading import Rereading
-from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.slot import Slot
 from blueque.spool.spool import Spool

@@ -22,12 +22,12 @@ from blueque.connection.redis import Connection
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.launching import LOOK_FOR_ROOM, Launcher
+from blueque.listener.resources import Pool
 from blueque.model.limits import of
 from blueque.model.lines import parse_needs
 from blueque.model.selection import Select
 from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders, Pause
-from blueque.resources import Pool
 from blueque.roster import Roster
 from blueque.spares import Spare, Spares
 from blueque.spool.attempt import Attempt

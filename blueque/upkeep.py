@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
-from blueque.listener_group import ListenerGroup
+from blueque.listener.group import ListenerGroup
 from blueque.model.task import Task
 from blueque.orders import Order, Orders
 from blueque.protocol.membership import Standing

@@ -22,13 +22,13 @@ from blueque.errors import (
     RedisAway,
     RunDropped,
 )
-from blueque.listener import Listener
+from blueque.listener.listener import Listener
+from blueque.listener.processor import Processor
 from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.ids import TaskId
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
-from blueque.processor import Processor
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.staged_run import Staging
 from blueque.protocol.archiving import Written

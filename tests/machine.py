@@ -19,21 +19,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
 from oracle import EVENTS
 
-import blueque.forwarding
-import blueque.freeing
-import blueque.listener
-import blueque.processor
+import blueque.listener.listener
+import blueque.listener.peer_wakeup
+import blueque.listener.processor
+import blueque.listener.stale_holders
 import blueque.producer.queue
 import blueque.queries.inspector
 from blueque import Client, Retry, protocol
 from blueque.audit import audit
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import BluequeError
-from blueque.listener import Listener
+from blueque.listener.listener import Listener
+from blueque.listener.processor import Processor
 from blueque.model import keys
 from blueque.model.states import STATUSES
 from blueque.model.task import Task
-from blueque.processor import Processor
 from blueque.producer.queue import Queue
 
 TICK = 1 / 64                                          # between two operations: no two of them have the same time
@@ -98,7 +98,7 @@ clock = Clock()
 def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
-        for module in (blueque.producer.queue, blueque.listener, blueque.processor, blueque.freeing, blueque.forwarding):
+        for module in (blueque.producer.queue, blueque.listener.listener, blueque.listener.processor, blueque.listener.stale_holders, blueque.listener.peer_wakeup):
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.producer.queue, "uuid", clock))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))

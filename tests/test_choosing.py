@@ -9,12 +9,13 @@ import pytest
 from legacy import WORK, Legacy, install, ledger
 from running import Programs, until
 
-from blueque import freeing, protocol
+from blueque import protocol
 from blueque.errors import RedisAway
+from blueque.listener import stale_holders
+from blueque.listener.resources import Pool
 from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.queries import line_order
-from blueque.resources import Pool
 
 
 @pytest.fixture
@@ -326,7 +327,7 @@ def test_one_listener_calls_for_the_same_once_in_a_while_only(redis, cli, make, 
 
     assert [find("a"), find("b")] == [1, 0]
     later = time.monotonic() + 1.5
-    monkeypatch.setattr("blueque.forwarding.time.monotonic", lambda: later)
+    monkeypatch.setattr("blueque.listener.peer_wakeup.time.monotonic", lambda: later)
     assert find("c") == 1
 
 
@@ -442,7 +443,7 @@ def test_a_task_in_a_wrong_line_does_not_send_anybody_to_lines_that_come_later(r
 
 
 def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(redis, cli, make, monkeypatch):
-    monkeypatch.setattr("blueque.listener.MOST_MISPLACED", 3)
+    monkeypatch.setattr("blueque.listener.listener.MOST_MISPLACED", 3)
     put(redis, "low", 0.5, priority=-5)
     for number in range(5):
         put(redis, f"gpu {number}", 1.0, needs="gpu=1")
@@ -552,7 +553,7 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(cli, queue, m
 
     assert listener.take() is None
     assert cli.scard("blueque_started_tasks_video") == 2, "not before some time has passed"
-    monkeypatch.setattr(freeing, "LOOK_AT_HOLDERS", 0.0)
+    monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
     listener._freeing._not_before.clear()
     assert listener.take() is None
     assert cli.smembers("blueque_started_tasks_video") == {f"old_1 5 {runs}"}
@@ -561,7 +562,7 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(cli, queue, m
 
 
 def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(cli, queue, make, monkeypatch):
-    monkeypatch.setattr(freeing, "LOOK_AT_HOLDERS", 0.0)
+    monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
     queue.set_max_concurrency(2)
     for _ in range(3):
         queue.enqueue("in")

@@ -64,6 +64,7 @@ from blueque.errors import (
     WrongQueue,
     WrongRun,
 )
+from blueque.listener.resources import Pool
 from blueque.model import keys
 from blueque.model import run as run_fields
 from blueque.model.encoding import day_of
@@ -81,7 +82,6 @@ from blueque.protocol.pruning import Ended
 from blueque.protocol.runs import RunBatch
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
-from blueque.resources import Pool
 from blueque.system.embedded_redis import Server
 
 ROOT = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""blueque.listeners: orders for listeners, wherever they are."""
+"""blueque.listener.orders: orders for listeners, wherever they are."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from running import is_there, until
 
-from blueque import resources
 from blueque.errors import SpoolRefused
-from blueque.resources import Claim, Pool
+from blueque.listener import resources
+from blueque.listener.resources import Claim, Pool
 from blueque.system import process
 
 GIB = 2**30

@@ -11,7 +11,7 @@ import pytest
 from handlers import ended, has_moved, pid_of
 from running import Programs, is_there, until
 
-from blueque.resources import Pool
+from blueque.listener.resources import Pool
 
 # Each task that runs is a file; what it has been given is its content.
 WORK = """

@@ -14,7 +14,7 @@ from faults import Fault
 from legacy_logic import LegacyQueue
 
 from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, RunDropped, TooLarge, WrongRun, protocol
-from blueque.listener import Listener
+from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.ids import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
 from blueque.model.task import FIELDS

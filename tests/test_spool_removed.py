@@ -10,7 +10,7 @@ from handlers import WORK, begin, ended, is_sound, let_go
 from running import Programs, until
 
 from blueque.errors import SpoolRefused
-from blueque.resources import Pool
+from blueque.listener.resources import Pool
 from blueque.spool.spool import Spool
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s")

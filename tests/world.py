@@ -19,7 +19,7 @@ from blueque import protocol
 from blueque import recovery as recovery_module
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
-from blueque.listener import Listener
+from blueque.listener.listener import Listener
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue

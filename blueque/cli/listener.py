@@ -32,13 +32,13 @@ from blueque.cli.options import (
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
 from blueque.config.toml_file import LIMITS, MAX_SLOTS, ON_TERM, shown_path
 from blueque.errors import InvalidInput
+from blueque.listener.resources import GPU
 from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, require_weight
 from blueque.model.units import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
 from blueque.rereading import ANSWER_TO, complete_environment
-from blueque.resources import GPU
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:

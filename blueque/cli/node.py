@@ -15,7 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.show import Column, count
 
 if TYPE_CHECKING:
-    from blueque.listeners import Listeners, Told
+    from blueque.listener.orders import Listeners, Told
     from blueque.queries.listeners import Node
 
 _TOLD = [

@@ -12,8 +12,9 @@ from typing import Literal
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.forwarding import MOST_WANTED, Forwarding, Resources
-from blueque.freeing import Freeing
+from blueque.listener.peer_wakeup import MOST_WANTED, Forwarding, Resources
+from blueque.listener.resources import Claim, Pool
+from blueque.listener.stale_holders import Freeing
 from blueque.model import keys, units
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
 from blueque.model.retry import Retry
@@ -23,7 +24,6 @@ from blueque.protocol.many_queues import Pulse
 from blueque.protocol.membership import Standing
 from blueque.protocol.reserving import Popped
 from blueque.queries.inspector import Inspector
-from blueque.resources import Claim, Pool
 from blueque.system import hosts, process
 from blueque.version import __version__
 

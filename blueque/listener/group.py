@@ -15,7 +15,7 @@ from typing import Literal
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
-from blueque.listener import Listener
+from blueque.listener.listener import Listener
 from blueque.model import units
 from blueque.model.selection import Ordered, Select, require_select
 from blueque.model.task import Task
