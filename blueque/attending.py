@@ -20,7 +20,7 @@ from blueque.model.task import Task
 from blueque.orders import Order, OrderCame, Orders
 from blueque.protocol.membership import Standing
 from blueque.publisher import Publisher
-from blueque.recovery import last_seen
+from blueque.recovery.judge import last_seen
 from blueque.spool import checkpoint, outcome_record
 from blueque.spool.attempt import Attempt
 from blueque.system import process

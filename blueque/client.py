@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from blueque.queries.statistics import Statistics
     from blueque.queries.task_log import LogLine, News, Place
     from blueque.queries.timeline import Timeline
-    from blueque.recoveries import Recoveries
-    from blueque.recovery import Recovery
-    from blueque.retention import Retention
+    from blueque.recovery.judge import Recovery
+    from blueque.recovery.judges import Recoveries
+    from blueque.recovery.retention import Retention
 
 
 class Client:
@@ -329,13 +329,13 @@ class Client:
 
     def get_recoveries(self, queue_names: Sequence[str]) -> Recoveries:
         """Return the same for several queues."""
-        from blueque.recoveries import Recoveries
+        from blueque.recovery.judges import Recoveries
 
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
     def get_retention(self, rules: Mapping[str, Mapping[str, units.Keep]]) -> Retention:
         """Return what deletes finished tasks that have stayed long enough, by rules for each queue and each status."""
-        from blueque.retention import Retention
+        from blueque.recovery.retention import Retention
 
         return Retention(self._redis, rules)
 
@@ -345,7 +345,7 @@ class Client:
 
     def get_recovery(self, queue_name: str) -> Recovery:
         """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""
-        from blueque.recovery import Recovery
+        from blueque.recovery.judge import Recovery
 
         return Recovery(self._redis, require_queue_name(queue_name))
 
@@ -386,7 +386,7 @@ class Client:
         started; yield how many are gone so far. Raises SnapshotGone.
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
-        from blueque.purge import purge
+        from blueque.recovery.purge import purge
 
         return purge(self._redis, snapshot)
 

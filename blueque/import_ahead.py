@@ -66,7 +66,6 @@ def _import_for_client() -> None:
     import blueque.producer.abandoned_runs
     import blueque.producer.queue
     import blueque.protocol.permissions
-    import blueque.purge
     import blueque.queries.failures
     import blueque.queries.feeds
     import blueque.queries.history
@@ -74,8 +73,9 @@ def _import_for_client() -> None:
     import blueque.queries.task_ends
     import blueque.queries.task_log
     import blueque.queries.timeline
-    import blueque.recoveries
-    import blueque.recovery
-    import blueque.retention
+    import blueque.recovery.judge
+    import blueque.recovery.judges
+    import blueque.recovery.purge
+    import blueque.recovery.retention
     import blueque.tables.reader
     import blueque.tables.snapshot_reader

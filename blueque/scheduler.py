@@ -17,7 +17,7 @@ from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.import_ahead import import_for_daemon
 from blueque.producer.queue import Queue
-from blueque.recovery import Recovery
+from blueque.recovery.judge import Recovery
 from blueque.system import process, signals
 from blueque.system.outage import Trouble
 from blueque.system.systemd import Notifier

@@ -33,8 +33,8 @@ from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.staged_run import Staging
 from blueque.protocol.archiving import Written
 from blueque.queries.inspector import Inspector
-from blueque.recovery import Recovery
-from blueque.retention import Retention
+from blueque.recovery.judge import Recovery
+from blueque.recovery.retention import Retention
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:

@@ -17,10 +17,11 @@ import redis as redis_py
 from clock import Clock
 from running import PATIENCE
 
-from blueque import Client, RedisAway, RedisRefused, Retry, protocol, recovery
+from blueque import Client, RedisAway, RedisRefused, Retry, protocol
 from blueque.model import units
 from blueque.model.units import Timing
-from blueque.recovery import LONGEST_PACE, LOOK_AT_STARTED
+from blueque.recovery import judge as recovery
+from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.scheduler import Scheduler
 from blueque.system import process
 
@@ -727,7 +728,7 @@ def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cl
     register(redis)
     scheduler = Scheduler(client)
     with monkeypatch.context() as patch:
-        patch.setattr("blueque.recovery.protocol.observe", lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")))
+        patch.setattr("blueque.recovery.judge.protocol.observe", lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")))
         with pytest.raises(RedisAway):
             scheduler.step()
     serve(scheduler, lambda: not is_alive(cli))

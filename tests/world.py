@@ -16,13 +16,13 @@ from unittest import mock
 from oracle import Ledger
 
 from blueque import protocol
-from blueque import recovery as recovery_module
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue
+from blueque.recovery import judge as recovery_module
 from blueque.system import process
 
 QUEUE = "q"

@@ -11,7 +11,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
-from blueque.recovery import Recovery
+from blueque.recovery.judge import Recovery
 
 log = logging.getLogger("blueque")
 
