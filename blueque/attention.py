@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque import checkup
+from blueque.audit import server_check
 from blueque.cli import show
 from blueque.cli.show import count
 from blueque.queries.feeds import state_of
@@ -44,7 +44,7 @@ class Concern(NamedTuple):
 
 def concerns(its: Overview) -> Iterator[Concern]:
     """Yield what needs attention: what concerns everything first, then by queue."""
-    for check in checkup.concerns(its.server or {}):
+    for check in server_check.concerns(its.server or {}):
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(its.nodes)
     yield from _clocks(its.ahead)
@@ -96,7 +96,7 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     for node, seconds in ahead.items():
         host = show.short_node(node).rpartition("_")[0]
         hosts[host] = max(seconds, hosts.get(host, 0.0))
-    wrong = {host: seconds for host, seconds in sorted(hosts.items()) if seconds > checkup.SKEW}
+    wrong = {host: seconds for host, seconds in sorted(hosts.items()) if seconds > server_check.SKEW}
     for host, seconds in list(wrong.items())[:MOST]:
         sentence = f"the clock of {host} is ahead of that of Redis, by {show.span(seconds)} or more"
         yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
+    from blueque.audit.doctor import Doctor
     from blueque.backlog.job import Feeding, Job
     from blueque.backlog.progress import Tell
-    from blueque.doctor import Doctor
     from blueque.exposition import Family
     from blueque.listener.group import ListenerGroup
     from blueque.listener.listener import Listener
@@ -351,7 +351,7 @@ class Client:
 
     def get_doctor(self) -> Doctor:
         """Return what checks everything in Redis, and repairs."""
-        from blueque.doctor import Doctor
+        from blueque.audit.doctor import Doctor
 
         return Doctor(self._redis)
 

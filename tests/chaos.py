@@ -29,7 +29,7 @@ from chaos_stalls import stalls_noted
 from running import children_of, is_there
 
 from blueque import Task
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.model import keys
 
 DRAIN = 45.0                                           # seconds by which everything has ended when the faults have stopped

@@ -12,7 +12,7 @@ from actors import drain
 from stepper import Actor, Bounds, Fault, Stepper
 from world import QUEUE, World, draw_as
 
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.connection.address import Address
 from blueque.connection.plain import SocketConnection
 from blueque.connection.redis import Command, Redis, exchange, pack, raise_refusal

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from running import PATIENCE, Programs, is_there, until
 
 from blueque import Client, Task
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.spool.attempt import Attempt
 

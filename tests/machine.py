@@ -26,7 +26,7 @@ import blueque.listener.stale_holders
 import blueque.producer.queue
 import blueque.queries.inspector
 from blueque import Client, Retry, protocol
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import BluequeError
 from blueque.listener.listener import Listener

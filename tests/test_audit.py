@@ -17,10 +17,10 @@ from legacy import WORK, Legacy, install
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
-from blueque.audit import Finding, audit, repair
+from blueque.audit.audit import Finding, audit, repair
+from blueque.audit.observation import WARNINGS
 from blueque.model import keys
 from blueque.model.lines import line_of, write_needs
-from blueque.picture import WARNINGS
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.runs import RunBatch
 from blueque.protocol.staging import Chunk

@@ -22,7 +22,7 @@ from running import ROOT, Programs, is_there, outcome, until
 from test_guarantees import Network
 
 from blueque import Retry, Task, checkpoints
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.checkpoints import Teller
 from blueque.model import keys
 from blueque.running_task import RunningTask

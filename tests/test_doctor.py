@@ -13,7 +13,8 @@ import pytest
 import redis as redis_py
 from running import until
 
-from blueque import Client, checkup, protocol
+from blueque import Client, protocol
+from blueque.audit import server_check
 from blueque.model import keys
 from blueque.system.embedded_redis import running_server
 
@@ -376,7 +377,7 @@ FACTS = {
     ],
 )
 def test_what_a_server_tells_of_itself_is_judged(facts, name, level):
-    told = {check.name: check.level for check in checkup.judge(FACTS | facts, "")}
+    told = {check.name: check.level for check in server_check.judge(FACTS | facts, "")}
 
     assert told.pop(name) == level
     assert set(told.values()) == {"ok"}
@@ -384,7 +385,7 @@ def test_what_a_server_tells_of_itself_is_judged(facts, name, level):
 
 @pytest.mark.parametrize(("skew", "level"), [(1.5, "ok"), (-1.5, "ok"), (3.0, "warn"), (-3.0, "warn")])
 def test_clocks_that_are_more_than_two_seconds_apart_are_warned_of(redis, skew, level):
-    told = {check.name: check.level for check in checkup.check(redis, lambda: time.time() + skew)}
+    told = {check.name: check.level for check in server_check.check(redis, lambda: time.time() + skew)}
 
     assert told["clock"] == level
 

@@ -19,7 +19,7 @@ from running import Programs, until
 
 import blueque
 from blueque import BacklogRefused, Client, FeedTaken, InvalidInput, RedisAway, Retry, protocol
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.backlog import job
 from blueque.model import keys
 from blueque.model.ids import FEED_NAMESPACE

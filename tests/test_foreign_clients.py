@@ -14,7 +14,7 @@ from protocol_pages import chapter
 from running import PATIENCE, ROOT, Programs, is_there, until
 
 from blueque import Client, Retry
-from blueque.audit import audit
+from blueque.audit.audit import audit
 
 CLIENTS = ROOT / "examples" / "clients"
 WORK = """

@@ -6,7 +6,7 @@ import pytest
 from faults import Fault
 
 from blueque import Client, WrongRun, protocol
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.model import keys
 
 Q = "video"

@@ -16,7 +16,7 @@ from faults import Fault
 from legacy_logic import LegacyQueue
 
 from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, protocol
-from blueque.audit import audit
+from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.producer.row_batch import Rows
 from blueque.producer.staged_run import owner_of

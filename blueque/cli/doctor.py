@@ -16,9 +16,9 @@ from blueque.errors import Contended, RedisRefused
 from blueque.version import __version__
 
 if TYPE_CHECKING:
-    from blueque.audit import Finding, Report
-    from blueque.checkup import Check
-    from blueque.doctor import Doctor
+    from blueque.audit.audit import Finding, Report
+    from blueque.audit.doctor import Doctor
+    from blueque.audit.server_check import Check
 
 ROUNDS = 5                                             # one repair may bring another to light
 

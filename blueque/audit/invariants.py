@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from blueque.line_invariants import judge_lines, judge_locks
+from blueque.audit.line_invariants import judge_lines, judge_locks
+from blueque.audit.observation import Finding, Hash, Picture, Standing
 from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.states import FINISHED, HELD, ROOM, STATUSES, Entry, Place, home, may_hold
-from blueque.picture import Finding, Hash, Picture, Standing
 
 
 def judge(picture: Picture, tasks: Mapping[str, Hash]) -> Iterator[Finding]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from blueque import run_census
-from blueque.connection.redis import Redis
-from blueque.model import keys
-from blueque.model.states import LISTS, TYPES, Entry, Place, home
-from blueque.picture import Finding, Hash, Picture
-from blueque.questions import (
+from blueque.audit import run_scan
+from blueque.audit.observation import Finding, Hash, Picture
+from blueque.audit.reads import (
     BATCH,
     Question,
     Rolls,
@@ -23,6 +20,9 @@ from blueque.questions import (
     note_waiting,
     readable,
 )
+from blueque.connection.redis import Redis
+from blueque.model import keys
+from blueque.model.states import LISTS, TYPES, Entry, Place, home
 
 
 def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tuple[Picture, dict[str, Hash]]:
@@ -30,7 +30,7 @@ def look_again(redis: Redis, first: Picture, findings: Sequence[Finding]) -> tup
     picture, tasks = Picture(oddities=dict(first.oddities)), dict[str, Hash]()
     suspects = {finding.task: finding.seen for finding in findings if finding.task is not None}
     # Before the instant, for it may take long: who is staged now has been published by then, or is staged still.
-    staged = run_census.chunks_of(redis, suspects)
+    staged = run_scan.chunks_of(redis, suspects)
     entries = {task: _candidates(first, task, seen or Hash()) | staged.get(task, set()) for task, seen in suspects.items()}
     places = {entry.place for some in entries.values() for entry in some}
     queues = {finding.queue for finding in findings if finding.queue is not None}

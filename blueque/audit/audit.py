@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque import census, invariants, line_invariants, protocol, recheck
+from blueque import protocol
+from blueque.audit import invariants, line_invariants, scan, second_look
+from blueque.audit.observation import Finding, Picture
+from blueque.audit.reads import BATCH, batches, hashes
 from blueque.connection.redis import Redis
 from blueque.model import keys
-from blueque.picture import Finding, Picture
-from blueque.questions import BATCH, batches, hashes
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
@@ -40,7 +41,7 @@ def report(redis: Redis, settle: float = 0.0, pause: Callable[[float], object] =
     settle: how long to wait, in seconds, before looking again at every suspect; only what persists is reported, for a task
     on the move is none. At 0 there is one look, which is right if nobody changes anything meanwhile.
     """
-    picture, tasks, count = census.take(redis)
+    picture, tasks, count = scan.take(redis)
     found = list(invariants.judge(picture, {}))
     for some in batches(tasks, BATCH):
         for task, seen in hashes(redis, some).items():
@@ -62,7 +63,7 @@ def _persisting(redis: Redis, first: Picture, found: list[Finding]) -> list[Find
 
 
 def _still_so(redis: Redis, first: Picture, suspects: Sequence[Finding]) -> list[Finding]:
-    again = {finding.subject: finding for finding in invariants.judge(*recheck.look_again(redis, first, suspects))}
+    again = {finding.subject: finding for finding in invariants.judge(*second_look.look_again(redis, first, suspects))}
     pairs = [(before, again[before.subject]) for before in suspects if before.subject in again]
     return [after for before, after in pairs if not _has_moved(before, after)]
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from blueque import run_census
-from blueque.connection.redis import Redis
-from blueque.model import keys
-from blueque.model.states import TYPES, Place
-from blueque.picture import Finding, Picture
-from blueque.questions import (
+from blueque.audit import run_scan
+from blueque.audit.observation import Finding, Picture
+from blueque.audit.reads import (
     BATCH,
     Pair,
     Rolls,
@@ -28,6 +25,9 @@ from blueque.questions import (
     note_waiting,
     readable,
 )
+from blueque.connection.redis import Redis
+from blueque.model import keys
+from blueque.model.states import TYPES, Place
 
 _OF_A_QUEUE = {
     **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")},
@@ -71,7 +71,7 @@ def take(redis: Redis) -> Census:
     _read_locks(redis, picture, types)
     _read_kept(redis, picture, types)
     _read_belongings(picture, types)
-    run_census.read(redis, picture, types, queues, _expect)
+    run_scan.read(redis, picture, types, queues, _expect)
     for key in types:
         if key.startswith(_HASHES):
             _expect(picture, types, key, "hash", None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from blueque.audit.observation import Hash, Picture, Standing
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.states import MARK, Entry, Place
-from blueque.picture import Hash, Picture, Standing
 
 BATCH = 1000                                           # keys or entries in one round trip
 

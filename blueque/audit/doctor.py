@@ -7,9 +7,9 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from blueque import audit, checkup
-from blueque.audit import Finding, Report
-from blueque.checkup import Check
+from blueque.audit import audit, server_check
+from blueque.audit.audit import Finding, Report
+from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.columns import to_microseconds
@@ -36,14 +36,14 @@ class Doctor:
 
         settle: for how many seconds a process has to be gone and its task still started.
         """
-        checks = checkup.check(self._redis)
+        checks = server_check.check(self._redis)
         try:
             seen = overview.overview(self._redis)
         except RedisRefused:                           # a key is of a wrong type: the audit says so
             return checks
         queues = [line.queue for line in seen.lines]
-        left = Leftovers(self._redis).find(queues, checkup.FORGOTTEN)
-        checks += [*checkup.judge_due(seen.lines), *checkup.judge_hosts(seen.nodes)]
+        left = Leftovers(self._redis).find(queues, server_check.FORGOTTEN)
+        checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
         gone = self._gone(queues, seen.nodes, settle)
         return [*checks, *gone, *map(_of_run, left), *self._archives(queues)]
 
@@ -85,7 +85,7 @@ class Doctor:
         now = inspector.now()
         for queue, record in zip(queues, inspector.archiving(queues) if queues else (), strict=True):
             age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
-            if record and age > checkup.FORGOTTEN:
+            if record and age > server_check.FORGOTTEN:
                 way_out = hints.of_queue("archive", queue, shlex.quote(record.get("directory", "DIRECTORY")))
                 what = f"queue {queue}: batch {record.get('batch')} of its archive is {record.get('state')}"
                 who = record.get("by", "somebody")

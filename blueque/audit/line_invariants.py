@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from blueque.audit.observation import Finding, LineSeen, Picture
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
-from blueque.picture import Finding, LineSeen, Picture
 from blueque.queries.waiting_lines import lacking
 from blueque.text import hints
 

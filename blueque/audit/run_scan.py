@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from blueque.audit.observation import Finding, Hash, Picture
+from blueque.audit.reads import BATCH, batches, note_staged
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.states import Entry
-from blueque.picture import Finding, Hash, Picture
-from blueque.questions import BATCH, batches, note_staged
 
 TYPES = {"run": "hash", "ledger": "set", "staging": "zset", "manifest": "list"}
 
