@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from blueque.audit.doctor import Doctor
     from blueque.backlog.job import Feeding, Job
     from blueque.backlog.progress import Tell
-    from blueque.exposition import Family
     from blueque.listener.group import ListenerGroup
     from blueque.listener.listener import Listener
     from blueque.listener.orders import Listeners
     from blueque.listener.processor import Processor
+    from blueque.metrics.prometheus_text import Family
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
     from blueque.model.wrong_types import WrongTypes
@@ -307,9 +307,9 @@ class Client:
 
         max_queues: of more the numbers are told together.
         """
-        from blueque import metrics
+        from blueque.metrics import collect
 
-        return metrics.collect(self._redis, max_queues)
+        return collect.collect(self._redis, max_queues)
 
     def get_listeners(self) -> Listeners:
         """Return what finds the listeners of all queues, wherever they are, and gives them orders."""

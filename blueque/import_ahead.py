@@ -61,7 +61,7 @@ def _import_for_client() -> None:
     import blueque.listener.listener
     import blueque.listener.orders
     import blueque.listener.processor
-    import blueque.metrics
+    import blueque.metrics.collect
     import blueque.model.snapshot
     import blueque.producer.abandoned_runs
     import blueque.producer.queue

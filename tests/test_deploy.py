@@ -24,7 +24,7 @@ from blueque.cli.main import blueque
 from blueque.cli.metrics import collector, metrics
 from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
-from blueque.exporter import Exporter
+from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
 from blueque.queries.overview import MANY, SHARE
 

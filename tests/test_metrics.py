@@ -17,9 +17,11 @@ import redis as redis_py
 from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
-from blueque import Client, InvalidInput, __version__, exporter, exposition, protocol
+from blueque import Client, InvalidInput, __version__, protocol
 from blueque.cli.metrics import collector
-from blueque.exposition import BOUNDS, Family, Sample
+from blueque.metrics import prometheus_text
+from blueque.metrics import server as exporter
+from blueque.metrics.prometheus_text import BOUNDS, Family, Sample
 from blueque.model import histogram, keys
 
 Q, NODE = "video", "host_1"
@@ -111,7 +113,7 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
 
 @pytest.mark.parametrize("number", range(0, len(histogram.NAMES), 13))
 def test_every_bucket_of_qless_lies_on_one_side_of_every_bound(number):
-    samples = exposition.histogram_samples({}, {number: 3}, 1.0)
+    samples = prometheus_text.histogram_samples({}, {number: 3}, 1.0)
 
     below = {sample.labels["le"]: sample.value for sample in samples if sample.suffix == "_bucket"}
     start, end = histogram.start(number), histogram.end(number)
@@ -172,7 +174,7 @@ def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b"])
 def test_any_name_of_a_queue_is_a_label(name):
-    text = exposition.text([Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])])
+    text = prometheus_text.text([Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])])
 
     ((_, (_, said)),) = values(text)
     assert said == name.replace("\udce9", "\\udce9")
@@ -229,7 +231,7 @@ def test_it_answers_at_one_path_and_leaves_at_sigterm(serving, run_one):
 
     status, kind, body = ask()
 
-    assert (status, kind) == (200, exposition.CONTENT_TYPE)
+    assert (status, kind) == (200, prometheus_text.CONTENT_TYPE)
     assert of(values(body), "tasks_enqueued_total", queue=Q) == 1
     assert ask("/metrics?x=1")[0] == 200
     assert ask("/")[0] == ask("/metrics/x")[0] == 404

@@ -14,8 +14,8 @@ from blueque.errors import InvalidInput
 
 if TYPE_CHECKING:
     from blueque.client import Client
-    from blueque.exporter import Exporter
-    from blueque.exposition import Family
+    from blueque.metrics.prometheus_text import Family
+    from blueque.metrics.server import Exporter
 
 
 @click.command()
@@ -39,7 +39,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
     without a loss. When Redis does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine
     only unless --public says otherwise. docs/monitoring.md explains the numbers.
     """
-    from blueque.exporter import Exporter  # here: --help does without
+    from blueque.metrics.server import Exporter  # here: --help does without
 
     exporter = Exporter(collector(invocation.client(), max_queues))
     if once:
@@ -66,7 +66,7 @@ def collector(client: Client, max_queues: int = 500, longest: float = 4.0) -> Ca
 
 def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:
     from blueque.connection.address import hide_password  # here, as above
-    from blueque.exporter import is_loopback, open_server, parse_address, serve
+    from blueque.metrics.server import is_loopback, open_server, parse_address, serve
     from blueque.system.log_format import log_to_stderr
 
     try:

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from blueque import metrics
 from blueque.errors import BluequeError, InvalidInput
-from blueque.exposition import CONTENT_TYPE, Family, text
+from blueque.metrics import collect as metrics
+from blueque.metrics.prometheus_text import CONTENT_TYPE, Family, text
 from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from blueque.connection.redis import Command, Redis, as_hash
-from blueque.exposition import Family, Labels, Sample, histogram_samples
+from blueque.metrics.prometheus_text import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
 from blueque.model.task import Task
 from blueque.queries.listeners import Node
