@@ -65,8 +65,8 @@ if _typing.TYPE_CHECKING:
     from blueque.producer.bulk import Count
     from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
-    from blueque.running_task import RunningTask, current_task
-    from blueque.work import Handler
+    from blueque.task_process.handlers import Handler
+    from blueque.task_process.running_task import RunningTask, current_task
 
 __all__ = [
     "ArchiveRefused",
@@ -141,7 +141,7 @@ _LAZY = {
     "Fail": "blueque.model.outcomes",
     "ForkingRunner": "blueque.forking_runner",
     "HandBack": "blueque.model.outcomes",
-    "Handler": "blueque.work",
+    "Handler": "blueque.task_process.handlers",
     "Inspector": "blueque.queries.inspector",
     "Listener": "blueque.listener.listener",
     "ListenerGroup": "blueque.listener.group",
@@ -152,11 +152,11 @@ _LAZY = {
     "Retry": "blueque.model.retry",
     "RetryLater": "blueque.model.outcomes",
     "RoundRobin": "blueque.model.selection",
-    "RunningTask": "blueque.running_task",
+    "RunningTask": "blueque.task_process.running_task",
     "Task": "blueque.model.task",
     "TaskId": "blueque.model.ids",
     "archive": "blueque.archives",
-    "current_task": "blueque.running_task",
+    "current_task": "blueque.task_process.running_task",
     "feed": "blueque.feeder",
 }
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from blueque import task_process, work
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import InvalidInput
-from blueque.import_ahead import import_for_daemon
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.selection import Select, require_select
 from blueque.slot import Slot
 from blueque.spool.spool import Spool
+from blueque.task_process import handlers, main
+from blueque.task_process.import_ahead import import_for_daemon
 
 
 class ForkingRunner:
@@ -33,13 +33,13 @@ class ForkingRunner:
         self,
         client: Client,
         queue: str | Sequence[str],
-        task_callback: work.Handler,
+        task_callback: handlers.Handler,
         *,
         spool: str | None = None,
         grace: float = units.GRACE,
         select: Select | None = None,
     ) -> None:
-        if reason := work.unfit(task_callback):
+        if reason := handlers.unfit(task_callback):
             raise InvalidInput(f"task_callback {task_callback!r} {reason}")
         self._queues = [queue] if isinstance(queue, str) else list(queue)
         self._client, self._select, self._callback = client, require_select(select), task_callback
@@ -49,11 +49,11 @@ class ForkingRunner:
         """Work until told to leave."""
         import_for_daemon()
         limit = self._client.max_bytes
-        own = work.handler(self._get_callback, limit)
+        own = handlers.handler(self._get_callback, limit)
 
         def life(spool: Spool, gate: int, prepared: str | None) -> int:
             units.connect_as_listener(self._client.url)
-            return task_process.main(lambda _queue: own, spool, gate, prepared)
+            return main.main(lambda _queue: own, spool, gate, prepared)
 
         spool = Spool(self._spool or units.spool(), limit)
         defaults = Defaults(units.timing(), Limits(grace=self._grace))

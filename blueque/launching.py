@@ -10,7 +10,6 @@ from blueque import checkpoints
 from blueque.client import Client
 from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
-from blueque.gate import Word, announce, open_gate
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Claim, Pool, environment
 from blueque.model.limits import of
@@ -21,6 +20,7 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import hosts
 from blueque.system.outage import Trouble
+from blueque.task_process.handshake import Word, announce, open_gate
 from blueque.upkeep import Upkeep
 
 log = logging.getLogger("blueque")

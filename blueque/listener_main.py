@@ -18,13 +18,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from blueque import slot, spawned
+from blueque import slot
 from blueque.client import Client
 from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
 from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
-from blueque.import_ahead import import_for_daemon
 from blueque.listener.resources import Pool
 from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
 from blueque.model import units
@@ -40,8 +39,10 @@ from blueque.system import hosts, process
 from blueque.system.log_format import log_to_stderr, stop_logging
 from blueque.system.log_writer import dropping_prints
 from blueque.system.systemd import Notifier
+from blueque.task_process import fresh_interpreter
+from blueque.task_process.handlers import resolve, unfit
+from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
-from blueque.work import resolve, unfit
 
 log = logging.getLogger("blueque")
 
@@ -101,10 +102,10 @@ class Choices(NamedTuple):
         return found._replace(handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()})
 
     @property
-    def job(self) -> spawned.Job:
+    def job(self) -> fresh_interpreter.Job:
         """What the task processes do."""
         url = None if self.task_redis is False else self.redis_url
-        return spawned.Job(self.handlers, self.max_bytes, url, self.task_redis is True)
+        return fresh_interpreter.Job(self.handlers, self.max_bytes, url, self.task_redis is True)
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -214,7 +215,7 @@ def _kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
     return {queue: next(other for other in handlers if handlers[other] == name) for queue, name in handlers.items()}
 
 
-def _check_handler(name: HandlerName, job: spawned.Job) -> str | None:
+def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
     if name.exec is not None:
         if process.find_program(name.exec[0]) is None:
             return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
@@ -275,8 +276,8 @@ def _shown_handlers(choices: Choices) -> str:
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
     """Return what a task process does from its fork on."""
     if choices.is_spawned:
-        return functools.partial(spawned.become, choices.job)
-    return functools.partial(spawned.run, choices.job)
+        return functools.partial(fresh_interpreter.become, choices.job)
+    return functools.partial(fresh_interpreter.run, choices.job)
 
 
 def _pool(choices: Choices) -> Pool | None:

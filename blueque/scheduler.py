@@ -15,12 +15,12 @@ from collections.abc import Callable
 from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
-from blueque.import_ahead import import_for_daemon
 from blueque.producer.queue import Queue
 from blueque.recovery.judge import Recovery
 from blueque.system import process, signals
 from blueque.system.outage import Trouble
 from blueque.system.systemd import Notifier
+from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")

@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from blueque import gate, task_process
 from blueque.system import process, signals
+from blueque.task_process import handshake as gate
+from blueque.task_process import main
 
 log = logging.getLogger("blueque")
 
@@ -75,7 +76,7 @@ class Spares:
             theirs, ours = gate.make()
             try:
                 # Until it stands on its own feet, the child would take a signal that is ours, and pass it on to us.
-                with signals.blocked(task_process.SIGNALS):
+                with signals.blocked(main.SIGNALS):
                     pid = process.fork(functools.partial(self._be_spare, theirs, ours, prepared))
             except OSError:
                 os.close(ours)

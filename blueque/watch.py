@@ -11,13 +11,13 @@ import signal
 import time
 from typing import Any
 
-from blueque import stack
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
 from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.process_tree import Stopping, Tree
+from blueque.task_process import stack_dump
 
 log = logging.getLogger("blueque")
 
@@ -136,7 +136,7 @@ class Watch:
         if " " in mark:
             return None
         try:
-            return stack.show(self.attempt, self.pid, self.pidfd, mark)
+            return stack_dump.show(self.attempt, self.pid, self.pidfd, mark)
         except OSError as error:
             log.warning("cannot show the stack of task=%s: %s", self.task.id, error.strerror)
             return f"its listener could not ask it: {error.strerror}"

@@ -25,11 +25,11 @@ from blueque import Retry, Task, checkpoints
 from blueque.audit.audit import audit
 from blueque.checkpoints import Teller
 from blueque.model import keys
-from blueque.running_task import RunningTask
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
+from blueque.task_process.running_task import RunningTask
 
 # The parameters say up to which number to count, each a checkpoint, and how to go on from there.
 WORK = """

@@ -15,12 +15,13 @@ import pytest
 from handlers import WORK, begin, ended, is_sound, ledger
 from running import Programs, clean_environment, until
 
-from blueque import Client, Config, ConfigRefused, Retry, task_process
+from blueque import Client, Config, ConfigRefused, Retry
 from blueque.cli import listener, scheduler
 from blueque.cli.program import settings_of
 from blueque.config.toml_file import FINISHED, load, parse
 from blueque.model import keys
 from blueque.model.limits import Limits
+from blueque.task_process import main
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text()
 (EXAMPLE,) = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.M | re.S)
@@ -69,7 +70,7 @@ def test_every_option_has_a_key_in_the_file_and_a_variable(table, command):
 
 
 def test_no_variable_of_an_option_is_one_that_a_task_gets():
-    given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(task_process)))
+    given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(main)))
     assert "BLUEQUE_QUEUE" in given
     assert not {one.envvar for one in [*listener.command.params, *scheduler.command.params]} & given
 

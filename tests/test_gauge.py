@@ -8,9 +8,9 @@ import os
 import pytest
 from running import until
 
-from blueque.running_task import RunningTask
 from blueque.spool import progress_file
 from blueque.spool.progress_file import MAX_WORDS, Gauge
+from blueque.task_process.running_task import RunningTask
 
 
 @pytest.mark.parametrize(

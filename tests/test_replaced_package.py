@@ -342,7 +342,7 @@ def test_a_fresh_interpreter_runs_to_its_end_and_the_next_waits_for_a_package(pr
 
     # The interpreters that wait for a task came before the replacement; the next ones cannot even begin.
     following = [programs.client.get_queue("work").enqueue("complete", **options) for _ in range(6)]
-    until(lambda: len(listener.lines("No module named blueque.spawned")) > 3, what="interpreters that cannot begin")
+    until(lambda: len(listener.lines("No module named blueque.task_process.fresh_interpreter")) > 3, what="interpreters that cannot begin")
     assert {run.task for run in ledger(programs)}.isdisjoint(following)
     site.bring_back()
     for task_id in following:

@@ -8,9 +8,10 @@ import sys
 import pytest
 from running import ROOT, Programs, clean_environment, outcome
 
-from blueque import current_task, running_task
-from blueque.running_task import RunningTask
+from blueque import current_task
 from blueque.spool import progress_file
+from blueque.task_process import running_task
+from blueque.task_process.running_task import RunningTask
 from blueque.text.eta import read_progress
 
 PROGRAM = """#!/bin/sh

@@ -10,10 +10,10 @@ import pytest
 from running import Programs, outcome, patched, until
 from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
-from blueque import stack as stacks
 from blueque.cli import log_files
 from blueque.cli import stack as cli_stack
 from blueque.spool.attempt import Attempt
+from blueque.task_process import stack_dump as stacks
 
 WORK = """
     import os, threading, time

@@ -240,7 +240,7 @@ def test_interpreters_that_cannot_start_are_not_tried_without_a_pause(programs, 
     programs.write("""
         import os, sys
         from pathlib import Path
-        if "blueque.spawned" in sys.orig_argv and Path("broken").exists():
+        if "blueque.task_process.fresh_interpreter" in sys.orig_argv and Path("broken").exists():
             os._exit(9)
     """, "sitecustomize.py")
     (tmp_path / "broken").touch()                      # before the first of them, which would live to see the task
@@ -400,7 +400,7 @@ def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_fork
         found[kind] = task.result
         started.stop()
     forked, spawned = found[()], found[("--spawn",)]
-    assert "blueque.spawned" in spawned["arguments"] and "blueque.spawned" not in forked["arguments"]
+    assert "blueque.task_process.fresh_interpreter" in spawned["arguments"] and "blueque.task_process.fresh_interpreter" not in forked["arguments"]
     for same in ("path", "cwd", "leader", "signals"):
         assert spawned[same] == forked[same], same
     own = {

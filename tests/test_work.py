@@ -8,7 +8,8 @@ import signal
 import pytest
 from running import Programs, outcome
 
-from blueque import Client, ForkingRunner, InvalidInput, work
+from blueque import Client, ForkingRunner, InvalidInput
+from blueque.task_process import handlers
 
 
 class Encoder:
@@ -99,12 +100,12 @@ UNFIT = {
 
 @pytest.mark.parametrize("handler", FIT.values(), ids=FIT)
 def test_what_can_be_called_with_a_task_can_be_a_handler(handler):
-    assert work.unfit(handler) is None
+    assert handlers.unfit(handler) is None
 
 
 @pytest.mark.parametrize(("handler", "reason"), UNFIT.values(), ids=UNFIT)
 def test_what_cannot_be_a_handler_is_told_why(handler, reason):
-    assert (work.unfit(handler) or "").startswith(reason)
+    assert (handlers.unfit(handler) or "").startswith(reason)
 
 
 @pytest.mark.parametrize(("handler", "reason"), UNFIT.values(), ids=UNFIT)

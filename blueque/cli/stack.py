@@ -17,7 +17,7 @@ from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.tasks import find_one
 from blueque.model.log_line import OURS
-from blueque.stack import WORDS
+from blueque.task_process.stack_dump import WORDS
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from blueque.errors import SparkEnded
 from blueque.model.task import Task
-from blueque.running_task import Heeding, RunningTask, current_task
 from blueque.spark import gateway
 from blueque.spark.progress import Far, Progress, Reporter
 from blueque.spark.sessions import session
 from blueque.system import process
+from blueque.task_process.running_task import Heeding, RunningTask, current_task
 
 log = logging.getLogger("blueque")
 

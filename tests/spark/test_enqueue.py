@@ -20,11 +20,11 @@ from running import until
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
 from blueque.model import keys
-from blueque.running_task import RunningTask
 from blueque.spark import enqueueing, frames, gateway, sink
 from blueque.spark.layout import lay_out, read
 from blueque.spark.sessions import activate
 from blueque.system import process
+from blueque.task_process.running_task import RunningTask
 from spark import mishaps
 from spark.conftest import FAST
 from spark.exact import forget_tasks, is_exact, pending

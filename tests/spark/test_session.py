@@ -12,9 +12,9 @@ from running import is_there, until
 
 import blueque
 from blueque import InvalidInput, NoJava, SparkEnded
-from blueque.running_task import RunningTask
 from blueque.spark import environment
 from blueque.system import process
+from blueque.task_process.running_task import RunningTask
 from spark.conftest import FAST
 
 

@@ -16,7 +16,7 @@ from blueque.model.task import Task
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import STOP, Attempt
 from blueque.spool.progress_file import Gauge
-from blueque.telling import Stage, meant
+from blueque.task_process.progress_arguments import Stage, meant
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from blueque import stack
 from blueque.errors import InvalidInput
-from blueque.import_ahead import import_for_handler
 from blueque.model.encoding import encode, printable
-from blueque.running_task import RunningTask
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import MAX_ERROR, Record, record_of_exit
 from blueque.system import plain_files
+from blueque.task_process import stack_dump
+from blueque.task_process.import_ahead import import_for_handler
+from blueque.task_process.running_task import RunningTask
 
 Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
 
@@ -49,7 +49,7 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
 
     def work(task: RunningTask, attempt: Attempt) -> Record:
         call = prepare()
-        stack.register()
+        stack_dump.register()
         result = call(task)
         if isinstance(result, _NOT_RUN):
             kind = type(result).__name__

@@ -14,16 +14,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque import running_task
-from blueque.gate import Waiting, Word
-from blueque.output import Output
-from blueque.running_task import RunningTask
 from blueque.spool import checkpoint
 from blueque.spool.attempt import STOP, Attempt
 from blueque.spool.outcome_record import record_of
 from blueque.spool.spool import Spool
 from blueque.system import log_format, process, signals
-from blueque.work import Work
+from blueque.task_process import running_task
+from blueque.task_process.handlers import Work
+from blueque.task_process.handshake import Waiting, Word
+from blueque.task_process.redirect import Output
+from blueque.task_process.running_task import RunningTask
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD, signal.SIGTTOU)
 

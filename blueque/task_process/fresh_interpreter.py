@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
-from blueque import task_process, work
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.units import HandlerName
 from blueque.spool.spool import Spool
 from blueque.system import process
+from blueque.task_process import handlers as work
+from blueque.task_process import main as task_process
 
 ORDERS = "BLUEQUE_SPAWNED"
 
@@ -76,7 +77,7 @@ def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
     os.set_inheritable(gate, True)
     # The handler is there for whoever reads a list of processes.
     shown = {name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)}
-    arguments = [sys.executable, "-P", "-m", "blueque.spawned", *sorted(shown)]
+    arguments = [sys.executable, "-P", "-m", "blueque.task_process.fresh_interpreter", *sorted(shown)]
     kept = process.keep_in_memory(json.dumps(orders))  # not in the environment: there is a password in it
     os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
 
