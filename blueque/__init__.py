@@ -53,7 +53,6 @@ if _typing.TYPE_CHECKING:
         WrongRun,
     )
     from blueque.feeder import feed
-    from blueque.forking_runner import ForkingRunner
     from blueque.listener.group import ListenerGroup
     from blueque.listener.listener import Listener
     from blueque.listener.processor import Processor
@@ -62,6 +61,7 @@ if _typing.TYPE_CHECKING:
     from blueque.model.retry import Retry
     from blueque.model.selection import Ordered, ReducedLottery, RoundRobin
     from blueque.model.task import Task
+    from blueque.node.forking_runner import ForkingRunner
     from blueque.producer.bulk import Count
     from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
@@ -139,7 +139,7 @@ _LAZY = {
     "Config": "blueque.config.toml_file",
     "Count": "blueque.producer.bulk",
     "Fail": "blueque.model.outcomes",
-    "ForkingRunner": "blueque.forking_runner",
+    "ForkingRunner": "blueque.node.forking_runner",
     "HandBack": "blueque.model.outcomes",
     "Handler": "blueque.task_process.handlers",
     "Inspector": "blueque.queries.inspector",

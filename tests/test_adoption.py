@@ -28,12 +28,13 @@ from handlers import (
 )
 from running import Programs, children_of, is_there, patched, state_of, until
 
-from blueque import Retry, Task, adoption, protocol
+from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
+from blueque.node import adoption
+from blueque.node.attempt_watch import Watch
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
-from blueque.watch import Watch
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 

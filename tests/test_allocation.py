@@ -148,7 +148,7 @@ def test_a_task_that_its_time_stops_says_so(programs, queue):
 
 def check(programs, **environ):
     known = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), "PYTHONPATH": os.pathsep.join(sys.path), **environ}
-    result = subprocess.run([sys.executable, "-P", "-m", "blueque.roster"], env=clean_environment() | known,
+    result = subprocess.run([sys.executable, "-P", "-m", "blueque.node.registry"], env=clean_environment() | known,
                             capture_output=True, text=True)
     assert result.stderr == ""
     return result.returncode, result.stdout.strip()

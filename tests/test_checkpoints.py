@@ -21,10 +21,11 @@ from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
 from running import ROOT, Programs, is_there, outcome, until
 from test_guarantees import Network
 
-from blueque import Retry, Task, checkpoints
+from blueque import Retry, Task
 from blueque.audit.audit import audit
-from blueque.checkpoints import Teller
 from blueque.model import keys
+from blueque.node import checkpoint_sync
+from blueque.node.checkpoint_sync import Teller
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
@@ -277,7 +278,7 @@ def test_of_files_that_are_here_and_what_redis_has_the_newer_counts(tmp_path, ke
     first.mark_reported(is_wanted=True)
     made(spool, 2, 8, created="0.5")                   # of a task that was deleted, and had the same key
     task, third = made(spool, 3, has_begun=False)
-    checkpoints.carry(spool, task, third, kept, 2**20)
+    checkpoint_sync.carry(spool, task, third, kept, 2**20)
     found = RunningTask("t1", {}, third.path)
     assert found.checkpointed == value
     assert [path.read_text() for path in found.checkpoint_dir.iterdir()] == ([] if state is None else [state])
@@ -291,7 +292,7 @@ def test_an_attempt_that_never_began_passes_on_what_it_was_to_find(tmp_path):
     made(spool, 1, 7)
     for number in (2, 3):
         task, attempt = made(spool, number, has_begun=False)
-        checkpoints.carry(spool, task, attempt, {}, 2**20)
+        checkpoint_sync.carry(spool, task, attempt, {}, 2**20)
     found = RunningTask("t1", {}, attempt.path)
     assert (found.checkpointed, (found.checkpoint_dir / "state").read_text()) == (7, "7")
 
@@ -302,7 +303,7 @@ def test_the_directory_of_an_attempt_that_still_runs_is_copied(tmp_path):
     _, first = made(spool, 1, 7)
     first.open(spool.open_path, os.getpid(), process.start_ticks(os.getpid()))
     task, second = made(spool, 2, has_begun=False)
-    checkpoints.carry(spool, task, second, {}, 2**20)
+    checkpoint_sync.carry(spool, task, second, {}, 2**20)
     for attempt in (first, second):
         assert (RunningTask("t1", {}, attempt.path).checkpoint_dir / "state").read_text() == "7"
 
@@ -315,7 +316,7 @@ def test_for_a_directory_that_is_removed_just_then_there_is_what_redis_has(tmp_p
     task, second = made(spool, 2, has_begun=False)
     is_in_use = spool.is_in_use
     monkeypatch.setattr(spool, "is_in_use", lambda path: spool._remove_attempt(path) or is_in_use(path))
-    checkpoints.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
+    checkpoint_sync.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
     assert (RunningTask("t1", {}, second.path).checkpoint_dir / "state").read_text() == "7"
 
 
@@ -339,7 +340,7 @@ def test_a_directory_that_is_still_in_use_is_copied_without_what_cannot_be(tmp_p
         copy_file(source, target)
 
     monkeypatch.setattr(checkpoint_files, "_copy_file", copy_file_late)
-    checkpoints.carry(spool, task, second, {}, 2**20)
+    checkpoint_sync.carry(spool, task, second, {}, 2**20)
     found = RunningTask("t1", {}, second.path).checkpoint_dir
     assert sorted(str(path.relative_to(found)) for path in found.rglob("*")) == ["state", "sub", "sub/latest"]
     assert (found / "sub" / "latest").read_text() == "7"
@@ -360,9 +361,9 @@ def test_a_directory_that_cannot_be_had_is_waited_for_only_if_there_is_no_room(
     monkeypatch.setattr(checkpoint_files, "carry", refuse)
     if is_waited_for:
         with pytest.raises(OSError, match=os.strerror(number)):
-            checkpoints.carry(spool, task, second, {}, 2**20)
+            checkpoint_sync.carry(spool, task, second, {}, 2**20)
     else:
-        checkpoints.carry(spool, task, second, {}, 2**20)
+        checkpoint_sync.carry(spool, task, second, {}, 2**20)
         assert "it begins without" in caplog.text and RunningTask("t1", {}, second.path).checkpointed == 7
 
 
@@ -430,7 +431,7 @@ def test_a_checkpoint_that_an_attempt_has_been_handed_and_removes_does_not_come_
     _, first = made(spool, 1, 7)
     Teller(first, 2**20).finish(told, RunningTask("t1", {}, first.path))
     task, second = made(spool, 2, has_begun=False)
-    checkpoints.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
+    checkpoint_sync.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
     teller = Teller(second, 2**20)
     teller._tell(told, task, is_over=False)
     assert set(told.has) == {"value", "files"}

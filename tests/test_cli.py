@@ -1179,7 +1179,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
         dear = {
             "redis", "psutil", "asyncio", "ssl", "importlib.metadata", "multiprocessing", "pyarrow", "blueque.protocol",
             "blueque.client", "blueque.connection.redis_py", "blueque.connection.plain", "blueque.producer.queue", "blueque.listener.listener",
-            "blueque.master", "blueque.recovery.judge", "blueque.queries.inspector", "blueque.queries.overview",
+            "blueque.node.master", "blueque.recovery.judge", "blueque.queries.inspector", "blueque.queries.overview",
         }
 
         def look(command, *words):

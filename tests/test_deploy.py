@@ -17,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from blueque import Client, roster
+from blueque import Client
 from blueque.cli.archive import archive
 from blueque.cli.listener import command as listener
 from blueque.cli.main import blueque
@@ -26,6 +26,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
 from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
+from blueque.node import registry
 from blueque.queries.overview import MANY, SHARE
 
 ROOT = Path(__file__).parent.parent
@@ -257,7 +258,7 @@ def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
 
 def test_the_health_check_of_image_and_pod_is_that_of_the_roster():
     (check,) = re.findall(r"^HEALTHCHECK .* CMD (.+)$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.M)
-    assert yaml.safe_load(check) == ["python", "-P", "-m", roster.__name__]
+    assert yaml.safe_load(check) == ["python", "-P", "-m", registry.__name__]
     for _, _, container in containers():
         if container["args"][0] == "blueque-listener":
             assert container["readinessProbe"]["exec"]["command"] == yaml.safe_load(check)

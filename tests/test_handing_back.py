@@ -13,10 +13,10 @@ from running import Programs, is_there, until
 from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
 from blueque.model.outcomes import HandBack
+from blueque.node.attempt_watch import Watch
 from blueque.spool import outcome_record
 from blueque.spool.attempt import Attempt
 from blueque.system.embedded_redis import running_server
-from blueque.watch import Watch
 
 WORK = """
     import multiprocessing, os, signal, sys, time

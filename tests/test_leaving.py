@@ -228,7 +228,7 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     master = programs.script("""
         import logging, os, sys, time
         from pathlib import Path
-        from blueque.master import EXIT_DRAINED, Master
+        from blueque.node.master import EXIT_DRAINED, Master
 
         def wait_for(name):
             while not Path(name).exists():

@@ -26,7 +26,7 @@ from blueque.model import keys
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry
 from blueque.model.units import Timing
-from blueque.publisher import Publisher
+from blueque.node.reporter import Publisher
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine
 from blueque.spool.attempt import Attempt

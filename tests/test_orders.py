@@ -9,7 +9,7 @@ import time
 import pytest
 
 from blueque.errors import RedisAway
-from blueque.orders import OF_MASTER, Order, Orders
+from blueque.node.control import OF_MASTER, Order, Orders
 from blueque.system.outage import Trouble
 
 

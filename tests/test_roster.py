@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from blueque.roster import Roster
+from blueque.node.registry import Roster
 from blueque.system import process
 
 

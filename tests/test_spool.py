@@ -16,7 +16,7 @@ import pytest
 from running import ROOT
 
 from blueque.errors import SpoolRefused
-from blueque.slot import Slot
+from blueque.node.slot import Slot
 from blueque.spool import spool as module
 from blueque.spool.spool import Spool
 from blueque.system import process

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blueque.model.log_line import LINES
-from blueque.publisher import progress_of
+from blueque.node.reporter import progress_of
 from blueque.spool import log_tail, terminal_text
 from blueque.spool.log_tail import HEAD, Tail
 from blueque.spool.terminal_text import MAX_LINE

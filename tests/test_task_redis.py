@@ -13,7 +13,7 @@ from handlers import ended
 from running import Programs, children_of, clean_environment, until
 
 from blueque import Client
-from blueque.rereading import ANSWER_TO
+from blueque.node.reload import ANSWER_TO
 
 PASSWORD = "geheim-0815"
 WORK = """

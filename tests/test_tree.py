@@ -449,7 +449,7 @@ def test_memory_of_a_process_that_is_not_ours_to_read_counts_as_it_looks(family)
 
 
 def test_a_listener_does_without_psutil():
-    code = "import sys, blueque.system.process_tree, blueque.slot; sys.exit('psutil' in sys.modules)"
+    code = "import sys, blueque.system.process_tree, blueque.node.slot; sys.exit('psutil' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -19,7 +19,7 @@ def work() -> None:
     """Run tasks for ever."""
     import work as tasks
 
-    from blueque.forking_runner import ForkingRunner
+    from blueque.node.forking_runner import ForkingRunner
 
     ForkingRunner(Client(driver.URL), driver.QUEUE, tasks.handle).run()
 

@@ -1,4 +1,4 @@
-"""blueque-listener: reads its arguments, then becomes `blueque.listener_main` by exec: every fork copies what that holds."""
+"""blueque-listener: reads its arguments, then becomes `blueque.node.main` by exec: every fork copies what that holds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, require_weight
 from blueque.model.units import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
-from blueque.rereading import ANSWER_TO, complete_environment
+from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
 
 
 def _become_master(choices: dict[str, Any]) -> None:
-    from blueque.listener_main import CHOICES, Choices, check_work  # here: --help does without
+    from blueque.node.main import CHOICES, Choices, check_work  # here: --help does without
 
     for name in (*choices["environ"], "BLUEQUE_REDIS_URL"):
         os.environ.pop(name, None)                     # no task inherits it; nor has the list of processes the password
@@ -388,7 +388,7 @@ def _become_master(choices: dict[str, Any]) -> None:
             answer.write(json.dumps(choices) + "\n")
         return
     # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
-    arguments = [sys.executable, "-P", "-m", "blueque.listener_main", *_without_url(sys.argv[1:])]
+    arguments = [sys.executable, "-P", "-m", "blueque.node.main", *_without_url(sys.argv[1:])]
     try:
         os.execve(sys.executable, arguments, {**os.environ, CHOICES: str(keep_in_memory(json.dumps(choices)))})
     except OSError as error:

@@ -6,22 +6,22 @@ import logging
 import os
 import time
 
-from blueque import checkpoints
 from blueque.client import Client
-from blueque.defaults import Defaults
 from blueque.errors import RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Claim, Pool, environment
 from blueque.model.limits import of
 from blueque.model.task import Task
-from blueque.orders import Order, OrderCame, Orders
-from blueque.spares import Spare, Spares
+from blueque.node import checkpoint_sync
+from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.duties import Upkeep
+from blueque.node.options import Defaults
+from blueque.node.prefork import Spare, Spares
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import hosts
 from blueque.system.outage import Trouble
 from blueque.task_process.handshake import Word, announce, open_gate
-from blueque.upkeep import Upkeep
 
 log = logging.getLogger("blueque")
 
@@ -64,7 +64,7 @@ class Launcher:
                 spare = spare or self._spares.take()
                 attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
                 if kept is not None:
-                    checkpoints.carry(self._spool, task, attempt, kept, self._client.max_bytes)
+                    checkpoint_sync.carry(self._spool, task, attempt, kept, self._client.max_bytes)
                 attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
             except OSError as error:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from blueque.client import Client
-from blueque.defaults import Defaults
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.model.task import Task
-from blueque.orders import Order, Orders
+from blueque.node.control import Order, Orders
+from blueque.node.options import Defaults
 from blueque.protocol.membership import Standing
 from blueque.spool.spool import Spool
 from blueque.system import process

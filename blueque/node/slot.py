@@ -15,28 +15,28 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from blueque.adoption import Adoption, Candidate
-from blueque.attending import Attending
 from blueque.client import Client
 from blueque.connection.redis import Connection
-from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
-from blueque.launching import LOOK_FOR_ROOM, Launcher
 from blueque.listener.resources import Pool
 from blueque.model.limits import of
 from blueque.model.lines import parse_needs
 from blueque.model.selection import Select
 from blueque.model.task import Task
-from blueque.orders import Order, OrderCame, Orders, Pause
-from blueque.roster import Roster
-from blueque.spares import Spare, Spares
+from blueque.node.adoption import Adoption, Candidate
+from blueque.node.attempt_watch import Watch, tree_of
+from blueque.node.control import Order, OrderCame, Orders, Pause
+from blueque.node.duties import Upkeep
+from blueque.node.launcher import LOOK_FOR_ROOM, Launcher
+from blueque.node.options import Defaults
+from blueque.node.prefork import Spare, Spares
+from blueque.node.registry import Roster
+from blueque.node.supervisor import Attending
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.system.outage import Trouble
 from blueque.system.process_tree import Tree
-from blueque.upkeep import Upkeep
-from blueque.watch import Watch, tree_of
 
 log = logging.getLogger("blueque")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from blueque.system import process
 
 if TYPE_CHECKING:
-    from blueque import slot
+    from blueque.node import slot
 
 log = logging.getLogger("blueque")
 

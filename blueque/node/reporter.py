@@ -10,11 +10,11 @@ import re
 import time
 from collections.abc import Callable
 
-from blueque.checkpoints import Teller
 from blueque.client import Client
 from blueque.errors import BluequeError, RedisAway
 from blueque.model.task import Task
 from blueque.model.units import LOG_LIMIT
+from blueque.node.checkpoint_sync import Teller
 from blueque.spool.attempt import Attempt
 from blueque.spool.log_tail import Tail
 from blueque.spool.progress_file import Told

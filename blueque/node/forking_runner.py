@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from blueque.client import Client
-from blueque.defaults import Defaults
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.selection import Select, require_select
-from blueque.slot import Slot
+from blueque.node.options import Defaults
+from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
 from blueque.task_process import handlers, main
 from blueque.task_process.import_ahead import import_for_daemon

@@ -10,23 +10,23 @@ from typing import Any, TypeVar
 
 from blueque.client import Client
 from blueque.connection.redis import Connection
-from blueque.defaults import Defaults
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.model.encoding import count_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST, WAITING
 from blueque.model.task import Task
-from blueque.orders import Order, OrderCame, Orders
+from blueque.node.attempt_watch import Watch
+from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.duties import Upkeep
+from blueque.node.options import Defaults
+from blueque.node.reporter import Publisher
 from blueque.protocol.membership import Standing
-from blueque.publisher import Publisher
 from blueque.recovery.judge import last_seen
 from blueque.spool import checkpoint, outcome_record
 from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.outage import Trouble
-from blueque.upkeep import Upkeep
-from blueque.watch import Watch
 
 log = logging.getLogger("blueque")
 

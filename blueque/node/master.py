@@ -10,9 +10,9 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from blueque import slot
-from blueque.orders import OF_MASTER, Pause
-from blueque.rereading import Rereading
+from blueque.node import slot
+from blueque.node.control import OF_MASTER, Pause
+from blueque.node.reload import Rereading
 from blueque.system import process, signals
 from blueque.system.systemd import Notifier
 

@@ -18,22 +18,22 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from blueque import slot
 from blueque.client import Client
 from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
-from blueque.defaults import Defaults
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
 from blueque.listener.resources import Pool
-from blueque.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
-from blueque.rereading import Rereading
-from blueque.roster import Roster
-from blueque.slot import Slot
+from blueque.node import slot
+from blueque.node.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
+from blueque.node.options import Defaults
+from blueque.node.registry import Roster
+from blueque.node.reload import Rereading
+from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.log_format import log_to_stderr, stop_logging

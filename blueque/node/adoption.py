@@ -15,8 +15,8 @@ from blueque.errors import NotOwner
 from blueque.listener.group import ListenerGroup
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
+from blueque.node.registry import Roster
 from blueque.queries.inspector import Inspector
-from blueque.roster import Roster
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
