@@ -1,4 +1,4 @@
-"""blueque.attention: which facts are worth somebody's attention, and what is said of them."""
+"""blueque.cli.attention: which facts are worth somebody's attention, and what is said of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import pytest
 
 from blueque import Client, protocol
-from blueque.attention import Concern, concerns
+from blueque.cli.attention import Concern, concerns
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node

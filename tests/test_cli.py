@@ -22,7 +22,7 @@ from blueque import Retry, __version__, errors, protocol
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
 from blueque.cli.main import _VERBS
-from blueque.cli.show import clean, pieces, span, stamp, width
+from blueque.cli.printing import clean, pieces, span, stamp, width
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
@@ -1231,7 +1231,7 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
         "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.show", "blueque.errors", "blueque.system.hosts", "blueque.model.units", "blueque.version", "blueque.text.format",
+        "blueque.cli.printing", "blueque.errors", "blueque.system.hosts", "blueque.model.units", "blueque.version", "blueque.text.format",
         "blueque.model.wrong_types",
     }
 

@@ -315,8 +315,8 @@ def test_the_history_of_a_lost_task_is_whole_and_in_words(run, client, lost):  #
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(url, lost, monkeypatch, columns):
-    monkeypatch.setattr("blueque.cli.show.is_terminal", lambda: True)
-    monkeypatch.setattr("blueque.cli.show.terminal_width", lambda: columns)
+    monkeypatch.setattr("blueque.cli.printing.is_terminal", lambda: True)
+    monkeypatch.setattr("blueque.cli.printing.terminal_width", lambda: columns)
 
     lines = CliRunner().invoke(blueque, ["history", "t1"], obj=Invocation(url=url)).stdout.splitlines()
 

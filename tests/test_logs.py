@@ -583,7 +583,7 @@ def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(in_p
 
 def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(client, processor, monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("blueque.cli.progress.PAUSE", -1.0)
+    monkeypatch.setattr("blueque.cli.progress_line.PAUSE", -1.0)
     task, printer = processor._task.id, _Printer(False, False, False, False)
     places = [task_log.Place(task)]
     looks = (

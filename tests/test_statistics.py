@@ -221,7 +221,7 @@ def test_a_histogram_has_bars_on_a_terminal_only(monkeypatch):
     buckets = {histogram.bucket(3): 20, histogram.bucket(5): 1}
 
     assert not any("#" in line for line in drawn("ran", buckets))
-    monkeypatch.setattr("blueque.cli.show.is_terminal", lambda: True)
+    monkeypatch.setattr("blueque.cli.printing.is_terminal", lambda: True)
     assert [line.count("#") for line in drawn("ran", buckets)] == [40, 2]
     assert all(len(line) < 80 for line in drawn("ran", dict.fromkeys(range(len(histogram.NAMES)), 10**9)))
 
@@ -294,7 +294,7 @@ def test_queues_of_failures_are_named_either_way(run, ended):
 
 
 def test_it_is_said_of_how_many_kinds_of_failures_no_commands_are_shown(run, ended, monkeypatch):
-    monkeypatch.setattr("blueque.cli.show.is_terminal", lambda: True)
+    monkeypatch.setattr("blueque.cli.printing.is_terminal", lambda: True)
     for kind in range(6):
         ended(0.0, 1.0, 0, f"mine.Error{kind}")
 

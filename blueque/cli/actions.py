@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.tasks import find_one
 from blueque.errors import BluequeError, InvalidInput
@@ -42,7 +42,7 @@ def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]
         except Failure as failure:
             if failure.exit_code != MISSING or len(given) == 1:
                 raise
-            show.talk(failure.message)
+            printing.talk(failure.message)
             code = MISSING
     return inspector.tasks(list(found)), code
 
@@ -60,7 +60,7 @@ def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcom
             yield outcome
     except (BluequeError, OSError, KeyboardInterrupt):
         if len(tasks) > 1:
-            show.talk(f"{done} of {len(tasks)} done, then it stopped:")
+            printing.talk(f"{done} of {len(tasks)} done, then it stopped:")
         raise
 
 
@@ -77,14 +77,14 @@ def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) 
 def print_outcome(outcome: Outcome) -> None:
     """Print what became of a task, and on standard error why it did not become what was wanted."""
     if outcome.status is not None:
-        click.echo(f"{show.clean(show.short_id(outcome.id))}  {show.paint(outcome.status, outcome.status)}")
+        click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {printing.paint(outcome.status, outcome.status)}")
     if outcome.refusal is not None:
-        show.talk(outcome.refusal)
+        printing.talk(outcome.refusal)
 
 
 def print_outcomes(kind: str, outcomes: Sequence[Outcome], **more: Any) -> None:
     """Print what became of all, as JSON."""
-    show.print_json(kind, **more, items=[outcome._asdict() for outcome in outcomes])
+    printing.print_json(kind, **more, items=[outcome._asdict() for outcome in outcomes])
 
 
 def code_of(outcomes: Sequence[Outcome], code: int) -> int:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.progress import Line
+from blueque.cli.progress_line import Line
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED
 
@@ -67,7 +67,7 @@ def archive(
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):
-            show.talk("Stopped. Nothing is lost: run it again, and it goes on where it was.")
+            printing.talk("Stopped. Nothing is lost: run it again, and it goes on where it was.")
         raise
 
 
@@ -79,16 +79,16 @@ def _queues(invocation: Invocation, pattern: str) -> list[str]:
 
 
 def _print_text(done: Archived, merged: Compacted | None) -> None:
-    name = show.clean(done.queue)
+    name = printing.clean(done.queue)
     if done.batches:
         rate = done.written / max(done.seconds, 0.001)
         tasks = f"{done.written:,} task{'s' * (done.written != 1)}"
-        click.echo(f"{name}  {tasks} archived in {show.span(done.seconds)} ({rate:,.0f}/s){_fate(done)}")
-        click.echo(f"in {show.clean(done.directory)}")
+        click.echo(f"{name}  {tasks} archived in {printing.span(done.seconds)} ({rate:,.0f}/s){_fate(done)}")
+        click.echo(f"in {printing.clean(done.directory)}")
     else:
         click.echo(f"{name}  nothing to archive")
     if done.resumed:
-        show.talk("An interrupted run was finished first.")
+        printing.talk("An interrupted run was finished first.")
     if merged is not None:
         click.echo(f"{merged.before:,} files merged into {merged.after:,}" if merged.before else "no small files to merge")
 
@@ -101,7 +101,7 @@ def _fate(done: Archived) -> str:
 
 
 def _print_json(done: Archived, merged: Compacted | None) -> None:
-    show.print_json(
+    printing.print_json(
         "archive", queue=done.queue, directory=done.directory, written=done.written, deleted=done.deleted,
         batches=list(done.batches), resumed=list(done.resumed), seconds=round(done.seconds, 3),
         compacted=None if merged is None else {"before": merged.before, "after": merged.after, "rows": merged.rows},
@@ -135,4 +135,4 @@ class _Screen:
             return
         self._stage, other = ("wait", progress.batch), progress.other or {}
         self.clear()
-        show.talk(f"Waiting for another archiver of this queue: {other.get('by')}, process {other.get('pid')}.")
+        printing.talk(f"Waiting for another archiver of this queue: {other.get('by')}, process {other.get('pid')}.")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, TIMED_OUT
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column, count
+from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import InvalidInput, NotCancellable
 from blueque.model import units
@@ -130,7 +130,7 @@ def cancel(
     if as_json:
         print_outcomes("cancel", outcomes, dry_run=False)
     elif not outcomes:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
     if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
         return TIMED_OUT
     return code_of(outcomes, code)
@@ -140,7 +140,7 @@ def _of_queues(inspector: Inspector, patterns: Sequence[str], states: Sequence[s
     """Return the tasks that are in these queues and states, as many as a list has at most, and the exit code."""
     listing = inspector.listing(queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST)
     if listing.has_more:
-        show.talk(f"These are the first {MOST}; there are more: say it again then.")
+        printing.talk(f"These are the first {MOST}; there are more: say it again then.")
     return list(listing.tasks), ATTENTION if listing.has_more else 0
 
 
@@ -154,7 +154,7 @@ def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
             print_outcome(outcomes[-1])
     if as_json:
         print_outcomes("cancel", outcomes, dry_run=True)
-    show.talk(f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled.")
+    printing.talk(f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled.")
     return code_of(outcomes, code)
 
 
@@ -168,28 +168,28 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bo
         require_consent(False, facts, "Cancel?", _some(tasks), len(tasks))
         return
     now = inspector.now()
-    work = show.span(sum(max(now - task.started, 0.0) for task in running if task.started is not None))
+    work = printing.span(sum(max(now - task.started, 0.0) for task in running if task.started is not None))
     rows = [
         [
-            show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-            show.span(None if task.started is None else now - task.started), one_line(task.fields.get("progress", "-")),
+            printing.short_id(task.id), task.queue or "-", printing.short_node(task.node or "-"),
+            printing.span(None if task.started is None else now - task.started), one_line(task.fields.get("progress", "-")),
         ]
         for task in running
     ]
     if len(tasks) == 1:
-        which, question = f"task {show.short_id(tasks[0].id)} is", "Cancel it?"
+        which, question = f"task {printing.short_id(tasks[0].id)} is", "Cancel it?"
     else:
         which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
         question = f"Cancel all {len(tasks)}?"
     facts = f"{which} running, and {work} of work would be lost"
     number = len(tasks) if are_all else None
     more = [f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    require_consent(False, facts, question, [*show.table(_RUNNING, rows[:SHOWN]), *more], number, has_ids=has_ids)
+    require_consent(False, facts, question, [*printing.table(_RUNNING, rows[:SHOWN]), *more], number, has_ids=has_ids)
 
 
 def _some(tasks: Sequence[Task]) -> list[str]:
     """Return lines with the ids of the first of them."""
-    ids = [show.clean(show.short_id(task.id)) for task in tasks[:SHOWN]]
+    ids = [printing.clean(printing.short_id(task.id)) for task in tasks[:SHOWN]]
     rows = [f"  {'  '.join(ids[place : place + IN_A_ROW])}" for place in range(0, len(ids), IN_A_ROW)]
     return [*rows, f"  and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else rows
 
@@ -203,7 +203,7 @@ def _cancel(
         if error.status not in FINISHED:
             raise
         ended = entered(client.get_task(task.id))
-        since = f", since {show.stamp(ended, is_utc)}" if ended is not None else ""
+        since = f", since {printing.stamp(ended, is_utc)}" if ended is not None else ""
         raise NotCancellable(task.id, error.status, f"{error.why}{since}") from error
 
 
@@ -217,14 +217,14 @@ def _settle(inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, a
             if not as_json:
                 print_outcome(outcome)
     except KeyboardInterrupt:
-        show.talk("No longer waiting; what was cancelled ends all the same: blueque show ID")
+        printing.talk("No longer waiting; what was cancelled ends all the same: blueque show ID")
         raise
     left = [outcome for outcome in settled.values() if outcome.status == "cancelling"]
     for outcome in left if not as_json else ():
         print_outcome(outcome)
     if left:
-        see = f"blueque show {show.short_id(left[0].id)}"
-        show.talk(f"{count(len(left), 'task')} not ended after {show.span(seconds)}; see: {see}")
+        see = f"blueque show {printing.short_id(left[0].id)}"
+        printing.talk(f"{count(len(left), 'task')} not ended after {printing.span(seconds)}; see: {see}")
     return list(settled.values())
 
 

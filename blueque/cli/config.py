@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.connection.address import hide_password
 from blueque.model import units
 from blueque.system import hosts
@@ -72,10 +72,10 @@ def show_values(invocation: Invocation, as_json: bool) -> None:
 def _print(invocation: Invocation, as_json: bool) -> None:
     found = list(effective(invocation))
     if as_json:
-        show.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])
+        printing.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])
         return
     rows = [[setting.name, _shown(setting), _origin(setting)] for setting in found]
-    click.echo("\n".join(show.table(_COLUMNS, rows)))
+    click.echo("\n".join(printing.table(_COLUMNS, rows)))
 
 
 @config.command()
@@ -86,12 +86,12 @@ def path(invocation: Invocation, as_json: bool) -> None:
     """Print which file is read; the exit code is 3 when there is none."""
     found = invocation.config.path
     if as_json:
-        show.print_json("config_path", path=found)
+        printing.print_json("config_path", path=found)
     if found is None:
         raise Failure(MISSING, "no blueque.toml is read", "Write one: blueque config init. Where it may lie: --config FILE,"
                       " BLUEQUE_CONFIG, ./, ~/.config/blueque/, /etc/blueque/.")
     if not as_json:
-        click.echo(show.clean(found))
+        click.echo(printing.clean(found))
 
 
 @config.command(short_help="Write a file in which every value stands.")
@@ -112,7 +112,7 @@ def init(file: str) -> None:
         raise Failure(REFUSED, f"{file} is there already", advice) from error
     except OSError as error:
         raise Failure(USAGE, f"cannot write {file}: {error.strerror}") from error
-    click.echo(show.clean(file))
+    click.echo(printing.clean(file))
 
 
 def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
@@ -179,16 +179,16 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "slots": 1, "select": "lottery" if is_lottery else "ordered",
         "spool": units.spool({**environ, "BLUEQUE_SPOOL": ""}),
         "host": hosts.default_name(), "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
-        "log_limit": amount(units.LOG_LIMIT), "keep": show.span(KEEP),
-        "beat": show.span(timing.beat), "lease": show.span(timing.lease),
-        "lost_after": show.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
+        "log_limit": amount(units.LOG_LIMIT), "keep": printing.span(KEEP),
+        "beat": printing.span(timing.beat), "lease": printing.span(timing.lease),
+        "lost_after": printing.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
         "run": None, "exec": None, "task_redis": None, "until_empty": False, "max_runtime": None,
         "log_format": units.LOG_FORMATS[0],
         "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
-        "stall_limit": None, "memory_limit": None, "grace": show.span(units.GRACE), "lead": 0,
+        "stall_limit": None, "memory_limit": None, "grace": printing.span(units.GRACE), "lead": 0,
     }
     retention = {
-        status: {"age": show.span(keep.age), **({} if keep.newest is None else {"newest": keep.newest})}
+        status: {"age": printing.span(keep.age), **({} if keep.newest is None else {"newest": keep.newest})}
         for status, keep in units.RETENTION.items()
     }
     return {

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import UNCONFIRMED, Failure
 
 TERMINAL = "/dev/tty"
@@ -39,7 +39,7 @@ def require_consent(
             raise Failure(UNCONFIRMED, facts, "Nothing was done. There is no terminal to ask on: add --yes if you mean it.")
         for line in details:
             click.echo(line, err=True)
-        show.talk(f"{facts[0].upper()}{facts[1:]}.")
+        printing.talk(f"{facts[0].upper()}{facts[1:]}.")
         expected = (str(number),) if number is not None and number > FEW else ("y", "yes")
         how = f"Type {number} to say yes" if number is not None and number > FEW else "y/N"
         click.echo(f"{question} [{how}] ", err=True, nl=False)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column, count
+from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import NotFinished
 from blueque.model.states import FINISHED, Place
@@ -63,9 +63,9 @@ def delete(invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: b
         for outcome in outcomes:
             print_outcome(outcome)
     if dry_run:
-        show.talk(f"{count(len(able), 'task')} would be deleted.")
+        printing.talk(f"{count(len(able), 'task')} would be deleted.")
     elif not outcomes:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
     return code_of(outcomes, code)
 
 
@@ -106,15 +106,15 @@ def prune(
     retention = client.get_retention(rules)
     for record in client.get_inspector().archiving(queues) if queues else ():
         if record:
-            show.talk(f"queue {record.get('queue')} is left alone: a batch of it is on its way into an archive")
+            printing.talk(f"queue {record.get('queue')} is left alone: a batch of it is on its way into an archive")
     found = retention.count()
     if not dry_run and found:
         facts = f"{count(found.total(), 'task')} would be gone for good, with results, errors and logs"
-        require_consent(is_sure, facts, "Delete?", show.table(_COLUMNS, _rows(found)), number=found.total())
+        require_consent(is_sure, facts, "Delete?", printing.table(_COLUMNS, _rows(found)), number=found.total())
         try:
             retention.delete_all()
         except BaseException:
-            show.talk(f"{retention.deleted.total()} of {found.total()} deleted, then it stopped:")
+            printing.talk(f"{retention.deleted.total()} of {found.total()} deleted, then it stopped:")
             raise
         found = +retention.deleted
     _print(found, dry_run, as_json)
@@ -123,11 +123,11 @@ def prune(
 def _print(found: Counter[Place], dry_run: bool, as_json: bool) -> None:
     if as_json:
         items = [{"queue": place.queue, "status": place.kind, "tasks": number} for place, number in _sorted(found)]
-        show.print_json("prune", dry_run=dry_run, items=items)
+        printing.print_json("prune", dry_run=dry_run, items=items)
         return
     if found:
-        click.echo("\n".join(show.table(_COLUMNS, _rows(found))))
-    show.talk(f"{count(found.total(), 'task')} {'would be ' if dry_run else ''}deleted.")
+        click.echo("\n".join(printing.table(_COLUMNS, _rows(found))))
+    printing.talk(f"{count(found.total(), 'task')} {'would be ' if dry_run else ''}deleted.")
 
 
 def _rows(found: Counter[Place]) -> list[list[str]]:

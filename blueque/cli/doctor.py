@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.connection.address import hide_password
@@ -81,7 +81,7 @@ def _is_repaired(the_doctor: Doctor, finding: Finding) -> bool:
     try:
         return the_doctor.repair(finding)
     except (RedisRefused, Contended) as error:         # of this one; the others may go well
-        show.talk(f"{finding.fix} {finding.key}: {error}")
+        printing.talk(f"{finding.fix} {finding.key}: {error}")
         return False
 
 
@@ -104,24 +104,24 @@ def _print_text(
 
 def _print_line(level: str, text: str) -> None:
     mark, state = _MARKS[level]
-    first, *others = _wrapped(show.clean(text))
-    click.echo(f"{show.paint(mark.ljust(_INDENT), state)}{first}".rstrip())
+    first, *others = _wrapped(printing.clean(text))
+    click.echo(f"{printing.paint(mark.ljust(_INDENT), state)}{first}".rstrip())
     for other in others:
         click.echo(" " * _INDENT + other)
 
 
 def _wrapped(text: str) -> Iterator[str]:
     """Yield the lines of a text, none wider than a terminal; in a pipe it is one line."""
-    if not show.is_terminal():
+    if not printing.is_terminal():
         yield text
         return
-    columns = show.terminal_width() - _INDENT
+    columns = printing.terminal_width() - _INDENT
     line = ""
     for word in text.split(" "):
-        if line and show.width(f"{line} {word}") > columns:
+        if line and printing.width(f"{line} {word}") > columns:
             yield line
             line = ""
-        *whole, line = show.pieces(f"{line} {word}" if line else word, columns)
+        *whole, line = printing.pieces(f"{line} {word}" if line else word, columns)
         yield from whole
     yield line
 
@@ -141,11 +141,11 @@ def _level(finding: Finding) -> str:
 
 def _print_json(invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding]) -> None:
     url, origin = invocation.address()
-    show.print_json(
+    printing.print_json(
         "doctor",
         version=__version__,
         redis={"url": hide_password(url), "origin": origin},
-        **show.times(now=time.time()),
+        **printing.times(now=time.time()),
         checks=[check._asdict() for check in checks],
         queues=report.queues,
         tasks=report.tasks,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
@@ -120,7 +120,7 @@ def enqueue(
 def warn_of_nobody(client: Client, queue: str) -> None:
     """Say so when a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
-        show.talk(f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}")
+        printing.talk(f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}")
 
 
 def _is_watched() -> bool:
@@ -131,10 +131,10 @@ def _is_watched() -> bool:
 def remark(task: Task) -> None:
     """Say what the task is that has the key already."""
     if task.status is None:
-        show.talk("Not new: the task with that key was deleted, and the key still counts.")
+        printing.talk("Not new: the task with that key was deleted, and the key still counts.")
     else:
-        again = f"; to run it again: blueque requeue {show.short_id(task.id)}"
-        show.talk(f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}")
+        again = f"; to run it again: blueque requeue {printing.short_id(task.id)}"
+        printing.talk(f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}")
 
 
 def parameters_of(source: str | None, is_text: bool) -> Any:
@@ -161,7 +161,7 @@ def _due(eta: float | None, delay: float | None) -> float | None:
         raise click.UsageError("give --at or --in, not both")
     if delay is None:
         if eta is not None and eta < time.time():
-            show.talk("That time is past: it is enqueued at once.")
+            printing.talk("That time is past: it is enqueued at once.")
         return eta
     due = time.time() + delay
     if due > LAST_SECOND:

@@ -25,7 +25,7 @@ from blueque.cli.failure import (
     Failure,
 )
 from blueque.cli.options import Invocation
-from blueque.cli.show import talk
+from blueque.cli.printing import talk
 from blueque.errors import (
     CLUSTER,
     ArchiveRefused,

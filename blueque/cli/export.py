@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import queues_matching
@@ -80,7 +80,7 @@ def export(
             finally:
                 client.thaw(snapshot)
     if path is not None:
-        show.talk(f"{show.count(count, 'task')} in {path}")
+        printing.talk(f"{printing.count(count, 'task')} in {path}")
 
 
 def _is_recent(task: Task, now: float, since: float | None) -> bool:
@@ -89,14 +89,14 @@ def _is_recent(task: Task, now: float, since: float | None) -> bool:
 
 
 def _json_lines(file: IO[str]) -> Callable[[dict[str, Any]], object]:
-    return lambda item: file.write(f"{show.json_line(item)}\n")
+    return lambda item: file.write(f"{printing.json_line(item)}\n")
 
 
 def _csv(file: IO[str]) -> Callable[[dict[str, Any]], object]:
     table = csv.writer(file, lineterminator="\n")
     table.writerow(CSV_COLUMNS)
     # What a task says is not to command the terminal that shows it.
-    shown = show.clean if file.isatty() else str
+    shown = printing.clean if file.isatty() else str
     return lambda item: table.writerow([
         shown(cell) if isinstance(cell, str) else cell for cell in (_cell(item.get(name)) for name in CSV_COLUMNS)
     ])

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_words, usual_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
@@ -62,7 +62,7 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
         told["parameters"] = hide(told["parameters"])
     others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
-        others.append(("next", f"To run it again: blueque requeue {show.short_id(task.id)}"))
+        others.append(("next", f"To run it again: blueque requeue {printing.short_id(task.id)}"))
     return [(label, text) for label, text in told.items() if text is not None] + others
 
 
@@ -74,7 +74,7 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:
         found["retry"] = json.loads(task.fields["retry"]) if task.retry else task.fields["retry"]
-    found |= show.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
+    found |= printing.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return found | ({"other": others} if others else {})
 
@@ -105,14 +105,14 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
     if seconds is None:
         return None
     if name == "eta":
-        when = show.due(seconds, now) if task.status == "scheduled" else "was due"
+        when = printing.due(seconds, now) if task.status == "scheduled" else "was due"
     else:
-        when = f"{show.span(now - seconds)} ago"
+        when = f"{printing.span(now - seconds)} ago"
     if name == "finished" and task.started is not None:
-        when += f", ran {show.span(seconds - task.started)}"
+        when += f", ran {printing.span(seconds - task.started)}"
     if name == "started" and (waited := _waited(task)) is not None:
-        when += f", waited {show.span(waited)}"
-    return f"{show.stamp(seconds, is_utc)}  ({when})"
+        when += f", waited {printing.span(waited)}"
+    return f"{printing.stamp(seconds, is_utc)}  ({when})"
 
 
 def _waited(task: Task) -> float | None:
@@ -142,7 +142,7 @@ def _needs(task: Task) -> str | None:
     needs = parse_needs(text) if text else None
     if text is None or needs is None:
         return text and f"{text}  (not understood: nobody takes it)"
-    words = [f"{name} {show.size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources]
+    words = [f"{name} {printing.size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources]
     if needs.lock is not None:
         words.append(f"lock {needs.lock}" + (f", which {needs.limit} may hold" if needs.limit > 1 else ""))
     return ", ".join(words)
@@ -160,7 +160,7 @@ def _progress(task: Task, signs: Signs) -> str | None:
     is_heard = signs.beat is not None and now - signs.beat <= LEASE
     left = left_of(task, now)[1] if is_heard else None
     words = "" if left is None else f"  {left}" if left == LATE else f"  {left} left"
-    return f"{text}  ({show.span(now - task.progress_at)} ago){words}"
+    return f"{text}  ({printing.span(now - task.progress_at)} ago){words}"
 
 
 def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
@@ -171,7 +171,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
     attempt, at = its.get("attempt", ""), _seconds(its.get("at"))
     return {
         "attempt": int(attempt) if attempt.isdecimal() else None, "value": _json(its.get("value")),
-        "files_left": its.get("files_left"), **show.times(at=at),
+        "files_left": its.get("files_left"), **printing.times(at=at),
     }
 
 
@@ -182,7 +182,7 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
         return None
     known = _json(its.get("value"))
     text = known if isinstance(known, str) and known == its.get("value") else json.dumps(known, ensure_ascii=False)
-    value = show.within(show.clean(text if "value" in its else "files only"), max(show.terminal_width() - _BESIDE, _BESIDE))
+    value = printing.within(printing.clean(text if "value" in its else "files only"), max(printing.terminal_width() - _BESIDE, _BESIDE))
     number = its.get("attempt")
     whose = f", of attempt {number}" if number != str(task.attempt) else ""
     where = f"\nits directory stays at {its['files_left']}" if "files_left" in its else ""
@@ -215,7 +215,7 @@ def _usual(signs: Signs) -> str | None:
 def _cancel(task: Task, now: float) -> str | None:
     if not {"cancel", "cancelled_by", "cancel_reason"} & set(task.fields):
         return None
-    asked = "" if task.cancel is None else f"asked for {show.span(now - task.cancel)} ago, "
+    asked = "" if task.cancel is None else f"asked for {printing.span(now - task.cancel)} ago, "
     reason = f": {task.cancel_reason}" if task.cancel_reason else ""
     too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
     return f"{asked}by {task.cancelled_by or 'somebody'}{too_late}{reason}"
@@ -226,7 +226,7 @@ def _lost(task: Task, now: float, is_utc: bool) -> str | None:
         return None
     if task.last_seen is None:
         return f"with {task.lost_node}"
-    seen = f"{show.stamp(task.last_seen, is_utc)}  ({show.span(now - task.last_seen)} ago)"
+    seen = f"{printing.stamp(task.last_seen, is_utc)}  ({printing.span(now - task.last_seen)} ago)"
     return f"with {task.lost_node}\nlast seen {seen}"
 
 
@@ -238,14 +238,14 @@ def _retry(task: Task) -> str | None:
     if text is not None:
         return "never, whatever its listener would do" if text == "null" else f"{text}  (not understood: never)"
     if task.failures or task.interruptions:
-        used = f"{show.count(task.failures or 0, 'failure')}, {show.count(task.interruptions or 0, 'interruption')}"
+        used = f"{printing.count(task.failures or 0, 'failure')}, {printing.count(task.interruptions or 0, 'interruption')}"
         return f"{used} so far; no policy of its own"
     return None
 
 
 def _waits(policy: Retry) -> str:
     longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
-    return f"waits {show.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
+    return f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
 
 
 def _only(policy: Retry) -> str:
@@ -269,13 +269,13 @@ def _amount(task: Task, name: str) -> str:
     number = _number(task, name)
     if isinstance(number, str):
         return number
-    return show.size(number) if name == "memory_limit" else show.span(number)
+    return printing.size(number) if name == "memory_limit" else printing.span(number)
 
 
 def _used(task: Task) -> str | None:
     used: Iterator[str | None] = iter((
-        None if task.memory_peak is None else f"memory {show.size(task.memory_peak)} at most",
-        None if task.cpu_seconds is None else f"CPU {show.span(task.cpu_seconds)}",
+        None if task.memory_peak is None else f"memory {printing.size(task.memory_peak)} at most",
+        None if task.cpu_seconds is None else f"CPU {printing.span(task.cpu_seconds)}",
         None if task.leaked is None else f"processes that outlived it and were ended: {task.leaked}",
     ))
     return ", ".join(part for part in used if part) or None

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.cli.stats import days_option
 from blueque.queries.failures import UNKNOWN, Kind
 from blueque.text import hints
@@ -47,22 +47,22 @@ def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[st
     now = inspector.now()
     if as_json:
         items = [_item(kind) for kind in found.kinds]
-        show.print_json("failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items)
+        printing.print_json("failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items)
         return
     if not found.kinds:
-        show.talk(f"no failures in {show.count(days, 'day')}")
+        printing.talk(f"no failures in {printing.count(days, 'day')}")
         return
-    click.echo("\n".join(show.table(_COLUMNS, [_row(kind, now) for kind in found.kinds])))
+    click.echo("\n".join(printing.table(_COLUMNS, [_row(kind, now) for kind in found.kinds])))
     _print_commands([kind for kind in found.kinds if kind.newest is not None])
     if found.has_more:
-        show.talk(f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}")
+        printing.talk(f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}")
 
 
 def _row(kind: Kind, now: float) -> list[str]:
-    newest = "-" if kind.newest is None else show.short_id(kind.newest)
+    newest = "-" if kind.newest is None else printing.short_id(kind.newest)
     return [
         kind.error_type, kind.queue, str(kind.attempts), str(kind.failed), newest,
-        show.span(None if kind.at is None else max(now - kind.at, 0.0)), _short(kind),
+        printing.span(None if kind.at is None else max(now - kind.at, 0.0)), _short(kind),
     ]
 
 
@@ -78,21 +78,21 @@ def _short(kind: Kind) -> str:
 
 def _print_commands(kinds: Sequence[Kind]) -> None:
     """Tell how to see the newest of each kind, and how to run all of a kind again: for people."""
-    if not show.is_terminal():
+    if not printing.is_terminal():
         return
     for kind in kinds[:MAX_COMMANDS]:
-        show.talk("")
-        show.talk(f"{kind.error_type} in {kind.queue}")
-        show.talk(f"  blueque show {show.short_id(kind.newest or '')}")
+        printing.talk("")
+        printing.talk(f"{kind.error_type} in {kind.queue}")
+        printing.talk(f"  blueque show {printing.short_id(kind.newest or '')}")
         again = hints.of_queue("requeue --failed", kind.queue)
-        show.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
+        printing.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
     if kinds[MAX_COMMANDS:]:
-        show.talk("")
-        show.talk(f"(and likewise for {show.count(len(kinds) - MAX_COMMANDS, 'more kind')})")
+        printing.talk("")
+        printing.talk(f"(and likewise for {printing.count(len(kinds) - MAX_COMMANDS, 'more kind')})")
 
 
 def _item(kind: Kind) -> dict[str, Any]:
     return {
         "queue": kind.queue, "error_type": kind.error_type, "attempts": kind.attempts, "failed": kind.failed,
-        "newest": kind.newest, "error": kind.error, **show.times(at=kind.at),
+        "newest": kind.newest, "error": kind.error, **printing.times(at=kind.at),
     }

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.backlog.files import PARQUET
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
-from blueque.cli.progress import Line
+from blueque.cli.progress_line import Line
 from blueque.errors import BacklogRefused
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _Screen:
             self._line.draw(lambda: self._text(progress))
         elif now > self._said + _EVERY and (self._told != self.rows or now > self._said + _IDLE):
             self._said, self._told = now, self.rows
-            show.talk(self._text(progress))
+            printing.talk(self._text(progress))
 
     def _remark(self, note: str) -> None:
         if note.startswith("left out"):
@@ -132,7 +132,7 @@ class _Screen:
                 return
             note += "; more of them are only counted" if self._bad == _BAD_ROWS else ""
         self._line.clear()
-        show.talk(f"{note[:1].upper()}{note[1:]}")
+        printing.talk(f"{note[:1].upper()}{note[1:]}")
 
     def _text(self, progress: FeedProgress) -> str:
         (began, first), (now, last) = self._lately[0], self._lately[-1]
@@ -144,7 +144,7 @@ class _Screen:
         if progress.waiting is not None:
             parts.append(f"{progress.waiting:,} in line")
         if progress.total is not None and rate and progress.total > progress.rows:
-            parts.append(f"{show.span((progress.total - progress.rows) / rate)} to go")
+            parts.append(f"{printing.span((progress.total - progress.rows) / rate)} to go")
         return ", ".join(parts)
 
 
@@ -162,21 +162,21 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
 
 
 def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
-    name = show.clean(outcome.feed)
-    bad = f"; {show.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
+    name = printing.clean(outcome.feed)
+    bad = f"; {printing.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
     if not outcome.is_finished:
-        show.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
+        printing.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
     elif outcome.fed or outcome.skipped:
         rate = outcome.fed / max(outcome.seconds, 0.001)
-        click.echo(f"{name}  {_rows(outcome.fed)} fed in {show.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
+        click.echo(f"{name}  {_rows(outcome.fed)} fed in {printing.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
         if rows_before:
             click.echo(f"{outcome.rows:,} in all, with those before")
     elif not outcome.rows:
-        click.echo(f"{name}  nothing to feed: there are no rows in {show.clean(source)}")
+        click.echo(f"{name}  nothing to feed: there are no rows in {printing.clean(source)}")
     elif not rows_before:
-        click.echo(f"{name}  nothing to feed: there are only blank lines in {show.clean(source)}")
+        click.echo(f"{name}  nothing to feed: there are only blank lines in {printing.clean(source)}")
     elif outcome.rows > rows_before:
-        blank = show.count(outcome.rows - rows_before, "blank line")
+        blank = printing.count(outcome.rows - rows_before, "blank line")
         click.echo(f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those before")
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
@@ -187,7 +187,7 @@ def _rows(count: int) -> str:
 
 
 def _print_json(outcome: FeedOutcome) -> None:
-    show.print_json(
+    printing.print_json(
         "feed", name=outcome.feed, queue=outcome.queue, finished=outcome.is_finished, rows=outcome.rows, fed=outcome.fed,
         skipped=outcome.skipped, seconds=round(outcome.seconds, 3),
     )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.queries.feeds import number, state_of
 
 if TYPE_CHECKING:
@@ -55,20 +55,20 @@ def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, i
         raise click.UsageError("--forget wants one queue: blueque feeds QUEUE --forget NAME")
     _forget(client, names[0], forgotten, is_sure)
     if as_json:
-        show.print_json("feeds", items=[], forgotten=[{"queue": names[0], "feed": forgotten}])
+        printing.print_json("feeds", items=[], forgotten=[{"queue": names[0], "feed": forgotten}])
     else:
-        click.echo(show.clean(f"{forgotten}  forgotten"))
+        click.echo(printing.clean(f"{forgotten}  forgotten"))
 
 
 def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        show.print_json("feeds", **show.times(now=now), items=[item(record, now) for record in records])
+        printing.print_json("feeds", **printing.times(now=now), items=[item(record, now) for record in records])
     elif records:
-        click.echo("\n".join(show.table(COLUMNS, [row(record, now) for record in records])))
+        click.echo("\n".join(printing.table(COLUMNS, [row(record, now) for record in records])))
     else:
-        show.talk("no feeds")
+        printing.talk("no feeds")
 
 
 def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
@@ -90,7 +90,7 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
     done = "-" if share is None else f"{int(100 * share)} %"
     return [
         record["feed"], record["queue"], *[record.get(name, "-") for name in ("source", "rows", "skipped")], done, state,
-        show.span(None if since is None else now - since), show.short_node(record.get("node", "-")),
+        printing.span(None if since is None else now - since), printing.short_node(record.get("node", "-")),
     ]
 
 
@@ -100,4 +100,4 @@ def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
     state, _ = state_of(record, now)
     numbers = {name: int(number(record, name) or 0) for name in _NUMBERS}
-    return {**shown, "state": state, **numbers, "share": number(record, "share"), **show.times(**moments)}
+    return {**shown, "state": state, **numbers, "share": number(record, "share"), **printing.times(**moments)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from blueque.cli import failure, show
+from blueque.cli import failure, printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.states import ALIASES
@@ -111,11 +111,11 @@ def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, 
     if topic is not None:
         width = max(map(len, topic))
         for name, meaning in topic.items():
-            show.print_wrapped(meaning, f"{name:<{width}}  ")
+            printing.print_wrapped(meaning, f"{name:<{width}}  ")
         return
     if words and (meanings := _meanings(" ".join(words).lower())):
         for meaning in meanings:
-            show.print_wrapped(meaning)
+            printing.print_wrapped(meaning)
         if not isinstance(outer.command, click.Group) or words[0] not in outer.command.list_commands(outer):
             return
         click.echo()                                   # it is a verb, too
@@ -157,7 +157,7 @@ def _unknown(context: click.Context, command: click.Command, words: tuple[str, .
     known = command.list_commands(context) if isinstance(command, click.Group) else []
     topics = ["verbs", *_TOPICS, *STATES, *LISTENERS, *WORDS, *THINGS]
     more = hint(word, [*known, *topics]) if word == words[0] else like(word, known)
-    return f"there is no verb {show.clean(' '.join(words))!r}, and no such word{more and f'.{more}'}"
+    return f"there is no verb {printing.clean(' '.join(words))!r}, and no such word{more and f'.{more}'}"
 
 
 def _of_verb(context: click.Context, command: click.Command, words: tuple[str, ...]) -> str:

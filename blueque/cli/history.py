@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.system.outage import Trouble
@@ -62,7 +62,7 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
     if found is None:
         raise Failure(MISSING, f"there is no task {task_id} any more")
     if as_json:
-        show.print_json("history", items=[_as_json(event) for event in found.events], task=task_id, missing=found.missing)
+        printing.print_json("history", items=[_as_json(event) for event in found.events], task=task_id, missing=found.missing)
         return
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:
@@ -72,15 +72,15 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
     """Print the table; on a terminal facts that are too long for their column stand below their row, whole."""
-    room = max(ROOM, show.terminal_width() - OTHERS) if show.is_terminal() else None
-    below = [show.clean(facts) if room is not None and show.width(facts) > room else "" for *_, facts in rows]
+    room = max(ROOM, printing.terminal_width() - OTHERS) if printing.is_terminal() else None
+    below = [printing.clean(facts) if room is not None and printing.width(facts) > room else "" for *_, facts in rows]
     cells = [(*row[:-1], "" if long else row[-1]) for row, long in zip(rows, below, strict=True)]
-    title, *lines = show.table(_COLUMNS, cells)
+    title, *lines = printing.table(_COLUMNS, cells)
     click.echo(title)
     for line, facts in zip(lines, below, strict=True):
         click.echo(line)
         if facts:
-            show.print_wrapped(facts, INDENT)
+            printing.print_wrapped(facts, INDENT)
 
 
 def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
@@ -88,7 +88,7 @@ def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
     for event in events:
         after = "" if before is None else span(event.at - before)
         before = event.at
-        yield show.stamp(event.at, is_utc), after, str(event.attempt or ""), _word(event), event.by or "", _facts(event)
+        yield printing.stamp(event.at, is_utc), after, str(event.attempt or ""), _word(event), event.by or "", _facts(event)
 
 
 def _word(event: Event) -> str:
@@ -136,10 +136,10 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                 places[queue] = event.place or ""
                 trouble.tell(None)
                 if as_json:
-                    show.print_json_line("event", queue=queue, **_as_json(event))
+                    printing.print_json_line("event", queue=queue, **_as_json(event))
                 else:
-                    what = f"{show.stamp(event.at, is_utc)}  {show.short_id(event.task)}  {_word(event)}"
-                    click.echo(show.clean("  ".join(filter(None, [what, queue, event.by, _facts(event)]))))
+                    what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task)}  {_word(event)}"
+                    click.echo(printing.clean("  ".join(filter(None, [what, queue, event.by, _facts(event)]))))
         except RedisAway as error:
             trouble.tell(str(error), "waiting")
             time.sleep(trouble.pause())
@@ -148,5 +148,5 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
 def _as_json(event: Event) -> dict[str, Any]:
     return {
         "task": event.task, "event": event.event, "attempt": event.attempt, "by": event.by, "facts": dict(event.facts),
-        **show.times(at=event.at),
+        **printing.times(at=event.at),
     }

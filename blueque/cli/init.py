@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
 from blueque.cli.options import debug_option
 
@@ -46,4 +46,4 @@ def init(kind: str, directory: str | None) -> None:
                 new.write((source / path).read_text(encoding="utf-8"))
         except OSError as error:
             raise Failure(USAGE, f"cannot write {target / path}: {error.strerror}") from error
-        click.echo(show.clean(str(target / path)))
+        click.echo(printing.clean(str(target / path)))

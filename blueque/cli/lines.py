@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.progress import Line
+from blueque.cli.progress_line import Line
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model.encoding import FLUSH, quick_encoder
 from blueque.model.ids import TaskId, require_key
@@ -105,11 +105,11 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
     except (BluequeError, Failure, OSError, KeyboardInterrupt) as error:
         progress.clear()
         reason = " nobody reads the ids any more" if isinstance(error, BrokenPipeError) else ""
-        show.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
+        printing.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
         raise
     progress.end()
     if has_keys and not progress.is_shown:
-        show.talk(f"{show.count(progress.tasks, 'task')}, {progress.new} of them new")
+        printing.talk(f"{printing.count(progress.tasks, 'task')}, {progress.new} of them new")
 
 
 class Progress:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.log_files import from_files
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import progress_words, with_share
-from blueque.cli.progress import Line
+from blueque.cli.progress_line import Line
 from blueque.cli.tasks import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
@@ -95,7 +95,7 @@ def logs(
 
 def harmless(text: str) -> str:
     """Return what may be printed on any terminal: without colours, and with what would move it written out."""
-    return "\t".join(map(show.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
+    return "\t".join(map(printing.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
 
 
 class _Wanted(NamedTuple):
@@ -122,7 +122,7 @@ class _Printer:
     def now(self, told: str) -> None:
         """Say how far the task is: a bar that it draws is no line yet."""
         if not self._as_json:
-            show.talk(f"-- now: {told} --")
+            printing.talk(f"-- now: {told} --")
 
     def draw(self, told: str | None) -> None:
         """Show the same on a terminal, in place, until more is printed."""
@@ -137,9 +137,9 @@ class _Printer:
             self._last[line.task] = line.attempt, line.number
             self.clear()
             if self._as_json:
-                show.print_json_line(
+                printing.print_json_line(
                     "log", task=line.task, attempt=line.attempt, line=line.number, stream=line.stream, text=line.text,
-                    **show.times(at=line.at or None),
+                    **printing.times(at=line.at or None),
                 )
                 continue
             click.echo(self._before(line.task, line.at) + harmless(line.text))
@@ -150,7 +150,7 @@ class _Printer:
             attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
             self.clear()
             if line.attempt > attempt and not self._as_json:
-                show.talk(f"--- attempt {line.attempt} of {show.short_id(line.task)} ---")
+                printing.talk(f"--- attempt {line.attempt} of {printing.short_id(line.task)} ---")
             if is_whole and attempt == line.attempt:
                 self.gap(line.task, line.number - number - 1, is_whole)
             self.print([line])
@@ -159,11 +159,11 @@ class _Printer:
         """Say that lines are missing here. In JSON their numbers do."""
         if not self._as_json and missing > 0:
             of_both = "" if is_whole else ", of both streams"
-            click.echo(f"{self._before(task_id, 0.0)}... ({show.count(missing, 'line')} left out{of_both})")
+            click.echo(f"{self._before(task_id, 0.0)}... ({printing.count(missing, 'line')} left out{of_both})")
 
     def _before(self, task_id: str, at: float) -> str:
-        before = f"{show.short_id(task_id)} | " if self._has_prefix else ""
-        return f"{before}{show.stamp(at or None, self.is_utc)} | " if self._has_times else before
+        before = f"{printing.short_id(task_id)} | " if self._has_prefix else ""
+        return f"{before}{printing.stamp(at or None, self.is_utc)} | " if self._has_times else before
 
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
@@ -183,7 +183,7 @@ def _show(
     told = progress_words(task) if task.status == "started" else None
     attempt = wanted.attempt or (task.attempt if task.status in RUNNING else None) or (lines[-1].attempt if lines else None)
     chosen = list(wanted.of(lines, attempt))
-    shown = list(_last(chosen, SHOWN if count is None and show.is_terminal() else count))
+    shown = list(_last(chosen, SHOWN if count is None and printing.is_terminal() else count))
     missing = _missing(_Wanted().of(lines, attempt), wanted.stream)
     hidden = len(chosen) - len(shown)
     if hidden and shown:
@@ -196,7 +196,7 @@ def _show(
     elif not is_followed:
         _say_more(task, hidden if count is None else 0, len(chosen), sum(missing[line.number] for line in shown))
     if told is not None and not is_followed and attempt == task.attempt and wanted.stream is None:
-        printer.now(f"{told}, as of {show.stamp(task.progress_at, printer.is_utc)}")
+        printer.now(f"{told}, as of {printing.stamp(task.progress_at, printer.is_utc)}")
     return place
 
 
@@ -217,27 +217,27 @@ def _last(lines: Iterable[LogLine], count: int | None) -> Iterable[LogLine]:
 
 def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
     """Say how to get what is not shown. hidden: Redis has them; missing: it has not."""
-    name = show.short_id(task.id)
+    name = printing.short_id(task.id)
     if hidden:
-        show.talk(f"{show.count(hidden, 'line')} before these: blueque logs -n {known} {name}")
+        printing.talk(f"{printing.count(hidden, 'line')} before these: blueque logs -n {known} {name}")
     if missing:
-        show.talk(f"{show.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}")
+        printing.talk(f"{printing.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}")
 
 
 def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
     files = task.files or task.last_files
     where = f"; all of it, if there is any: {files}" if files else ""
-    name = show.short_id(task.id)
+    name = printing.short_id(task.id)
     if task.status == "complete" and not task.attempt:
-        show.talk(f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed")
+        printing.talk(f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed")
     elif task.status is None or not task.attempt:
-        show.talk(f"{name}: has not run yet")
+        printing.talk(f"{name}: has not run yet")
     elif wanted != _Wanted():
-        show.talk(f"{name}: Redis has no such line{where}")
+        printing.talk(f"{name}: Redis has no such line{where}")
     elif _was_silent(client, task):
-        show.talk(f"{name}: attempt {task.attempt} has printed nothing")
+        printing.talk(f"{name}: attempt {task.attempt} has printed nothing")
     else:
-        show.talk(f"{name}: Redis has no line of attempt {task.attempt}{where}")
+        printing.talk(f"{name}: Redis has no line of attempt {task.attempt}{where}")
 
 
 def _was_silent(client: Client, task: Task) -> bool:
@@ -260,7 +260,7 @@ def _follow(
             places = _look(client, places, queues, wanted, printer, reached, trouble)
     except KeyboardInterrupt:
         printer.clear()
-        show.talk(_still([place.task for place in places], queues))
+        printing.talk(_still([place.task for place in places], queues))
         raise
     printer.clear()
 
@@ -296,6 +296,6 @@ def _still(ids: Sequence[str], queues: Sequence[str]) -> str:
     if queues:
         again = " ".join(f"-q {shlex.quote(queue)}" for queue in queues)
         return f"No longer following; what runs goes on: blueque logs -f {again}"
-    named = " ".join(show.short_id(task) for task in ids[:MAX_NAMED])
+    named = " ".join(printing.short_id(task) for task in ids[:MAX_NAMED])
     more = " ..." if len(ids) > MAX_NAMED else ""
     return f"No longer following; still running: blueque logs -f {named}{more}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching
 from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.states import state_option
@@ -105,16 +105,16 @@ def ls(
     listing = inspector.listing(queues, wanted, limit, _choice(node, since, sort))
     if as_json:
         items = [as_item(task, listing.now) for task in listing.tasks]
-        show.print_json(
-            "tasks", **show.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more
+        printing.print_json(
+            "tasks", **printing.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more
         )
     elif only_ids:
         for task in listing.tasks:
-            click.echo(show.clean(task.id))
+            click.echo(printing.clean(task.id))
     elif listing.tasks:
         shown = chosen(columns or USUAL)
         rows = [[one.cell(task, listing.now, invocation.is_utc) for one in shown] for task in listing.tasks]
-        click.echo("\n".join(show.table([one.column for one in shown], rows)))
+        click.echo("\n".join(printing.table([one.column for one in shown], rows)))
     else:
         _say_nothing(inspector, node)
     _say_more(listing, limit)
@@ -142,17 +142,17 @@ def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None
 
 def _say_nothing(inspector: Inspector, node: str | None) -> None:
     if node is not None and not any(node in names_of(one.id) for one in inspector.nodes()):
-        show.talk(f"no such tasks; no listener {node} is known now either: blueque node ls")
+        printing.talk(f"no such tasks; no listener {node} is known now either: blueque node ls")
     else:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
 
 
 def _say_more(listing: Listing, limit: int) -> None:
     if listing.looked_at is not None:
-        show.talk(f"Only the first {listing.looked_at} of each queue and state were looked at.")
+        printing.talk(f"Only the first {listing.looked_at} of each queue and state were looked at.")
     if listing.has_more and listing.more:
         everything = limit + listing.more
         how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST}"
-        show.talk(f"({listing.more} more: {how})")
+        printing.talk(f"({listing.more} more: {how})")
     elif listing.has_more:
-        show.talk(f"The first {limit} only: --limit N shows more.")
+        printing.talk(f"The first {limit} only: --limit N shows more.")

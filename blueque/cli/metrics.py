@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import AWAY, CONFIGURATION, REFUSED, Failure
 from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.errors import InvalidInput
@@ -84,5 +84,5 @@ def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation
     log_to_stderr()
     url, origin = invocation.address()
     where = f"[{host}]" if ":" in host else host or "*"
-    show.talk(f"http://{where}:{server.server_address[1]}/metrics, from {hide_password(url)} ({origin})")
+    printing.talk(f"http://{where}:{server.server_address[1]}/metrics, from {hide_password(url)} ({origin})")
     return serve(server)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.nodes import node_ls, node_show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column, count
+from blueque.cli.printing import Column, count
 
 if TYPE_CHECKING:
     from blueque.listener.orders import Listeners, Told
@@ -121,17 +121,17 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
         busy = len({one.id for one in able if one.held})
         tasks = f"{busy} of them after the task they have" if wish.state == "draining" else f"{busy} of them have a task"
         facts = f"{count(len(ids), 'listener')} would {wish.would}, {tasks}"
-        table = show.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
+        table = printing.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
         require_consent(is_sure, facts, wish.question, table)
     told, not_told = wish.tell(listeners, name)
     if as_json:
         items = [_item(one, wish.state) for one in told] + [_item(one, None, _why_not(one)) for one in not_told]
-        show.print_json(wish.kind, items=items)
+        printing.print_json(wish.kind, items=items)
     elif told:
         rows = [[*_names(one), _state(one, wish.state), _note(one, wish.state)] for one in told]
-        click.echo("\n".join(show.table(_TOLD, rows)))
+        click.echo("\n".join(printing.table(_TOLD, rows)))
     for one in not_told:
-        show.talk(f"{one.id} of {one.queue} was not told: {_why_not(one)}")
+        printing.talk(f"{one.id} of {one.queue} was not told: {_why_not(one)}")
     return REFUSED if not_told else 0
 
 
@@ -141,7 +141,7 @@ def _state(one: Node, wanted: str) -> str:
 
 
 def _names(one: Node) -> Sequence[str]:
-    return show.short_node(one.id), one.queue
+    return printing.short_node(one.id), one.queue
 
 
 def _note(one: Node, wanted: str) -> str:
@@ -150,7 +150,7 @@ def _note(one: Node, wanted: str) -> str:
     if not one.held:
         return ""
     verb = "leaves after" if _state(one, wanted) == "draining" else "goes on with"
-    return f"{verb} {show.short_id(one.held[0])}"
+    return f"{verb} {printing.short_id(one.held[0])}"
 
 
 def _why_not(one: Node) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.cli.task_columns import chosen
 from blueque.cli.tasks import as_item
 from blueque.queries.listeners import Node, find_named
@@ -51,9 +51,9 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     serving = {node.id for node in nodes if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)}
     found = [node for node in nodes if node.id in serving]
     if as_json:
-        show.print_json("nodes", **show.times(now=now), items=[node_item(node, now) for node in found])
+        printing.print_json("nodes", **printing.times(now=now), items=[node_item(node, now) for node in found])
     elif not found:
-        show.talk("no listeners")
+        printing.talk("no listeners")
     elif is_each:
         _print_table(_LISTENERS, _listener_rows(found))
     else:
@@ -80,10 +80,10 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
     if as_json:
         items = [as_item(task, now) for task in tasks]
-        show.print_json("node", **show.times(now=now), items=[node_item(node, now) for node in nodes], tasks=items)
+        printing.print_json("node", **printing.times(now=now), items=[node_item(node, now) for node in nodes], tasks=items)
         return
     for label, value in _facts(nodes):
-        click.echo(show.within(show.clean(f"{label:<12}{value}")))
+        click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
     click.echo()
     _print_table(_LISTENERS, _listener_rows(nodes))
     if tasks:
@@ -98,7 +98,7 @@ def node_item(node: Node, now: float) -> dict[str, Any]:
     beat = None if node.seen is None else now - node.seen
     return {
         "node": node.id, "host": node.host, "queue": node.queue, "state": node.state, "held": node.held,
-        **show.times(beat=beat), "seen_seconds": node.seen, "order": node.order, "order_by": node.order_by,
+        **printing.times(beat=beat), "seen_seconds": node.seen, "order": node.order, "order_by": node.order_by,
         "version": node.version, "resources": node.resources, "spool": node.spool,
     }
 
@@ -116,7 +116,7 @@ def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
         slots, busy = {node.id for node in members}, {node.id for node in members if node.held}
         rows.append([
             host, str(len(slots)), str(len(busy)), _names(node.queue for node in members), version,
-            show.span(youngest_beat(members)), state,
+            printing.span(youngest_beat(members)), state,
         ])
     return rows
 
@@ -128,9 +128,9 @@ def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
         groups.setdefault((node.id, node.state), []).append(node)
     return [
         [
-            show.short_node(node_id), _names(node.queue for node in members),
-            _names(show.short_id(task_id) for node in members for task_id in node.held) or "-",
-            members[0].version or "-", show.span(youngest_beat(members)), state,
+            printing.short_node(node_id), _names(node.queue for node in members),
+            _names(printing.short_id(task_id) for node in members for task_id in node.held) or "-",
+            members[0].version or "-", printing.span(youngest_beat(members)), state,
         ]
         for (node_id, state), members in sorted(groups.items())
     ]
@@ -158,4 +158,4 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    click.echo("\n".join(show.table(columns, rows)))
+    click.echo("\n".join(printing.table(columns, rows)))

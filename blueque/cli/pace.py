@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.text.eta import Progress, bar, percent, read_progress, roughly, seconds_left, time_left
 from blueque.text.format import one_line
 
@@ -22,7 +22,7 @@ def progress_cell(progress: Progress) -> str:
     if progress.share is None:
         return progress.text or "-"
     words = f"  {progress.text}" if progress.text else ""
-    if not show.is_terminal():
+    if not printing.is_terminal():
         return f"{percent(progress.share)}{words}"
     return f"{percent(progress.share):>4} {bar(progress.share, _BAR)}{words}"
 

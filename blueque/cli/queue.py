@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.deletion import dry_run_option
 from blueque.cli.failure import ATTENTION, REFUSED, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.printing import Column, count
 from blueque.cli.queues import limit, pause, resume
-from blueque.cli.show import Column, count
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
@@ -43,7 +43,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     """List all queues: what waits and runs, who listens, what they are held to."""
     lines = invocation.client().get_inspector().overview().lines
     if as_json:
-        show.print_json("queues", items=[
+        printing.print_json("queues", items=[
             {
                 "queue": line.queue, "scheduled": line.scheduled, "pending": line.pending, "running": line.running,
                 "failed": line.failed, "complete": line.complete, "cancelled": line.cancelled, "listeners": line.listeners,
@@ -52,7 +52,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
             for line in lines
         ])
     elif lines:
-        click.echo("\n".join(show.table(_COLUMNS, [
+        click.echo("\n".join(printing.table(_COLUMNS, [
             [
                 line.queue, str(line.scheduled), str(line.pending), str(line.running), str(line.failed), str(line.listeners),
                 "-" if line.max_concurrency is None else str(line.max_concurrency),
@@ -61,7 +61,7 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
             for line in lines
         ])))
     else:
-        show.talk("no queues")
+        printing.talk("no queues")
 
 
 @queue.command(short_help="Forget a queue that is empty and not used any more.")
@@ -85,22 +85,22 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
     names = queues_matching(client.get_inspector().queues(), [pattern])
     if len(names) > 1:
         facts = f"{len(names)} queues would be forgotten if they are empty, with their pauses, limits and statistics"
-        require_consent(is_sure, facts, "Forget them?", [f"  {show.clean(name)}" for name in names])
+        require_consent(is_sure, facts, "Forget them?", [f"  {printing.clean(name)}" for name in names])
     found = {name: client.forget_queue(name) for name in names}
     if as_json:
         all_there = Counter[str]()
         for there in found.values():
             all_there.update(there)
-        show.print_json("forget", queue=pattern, forgotten=not all_there, there=dict(all_there),
+        printing.print_json("forget", queue=pattern, forgotten=not all_there, there=dict(all_there),
                         queues=[{"queue": name, "forgotten": not there, "there": there} for name, there in found.items()])
     else:
         for name in (name for name, there in found.items() if not there):
-            click.echo(f"{show.clean(name)}  forgotten")
+            click.echo(f"{printing.clean(name)}  forgotten")
     kept = [f"queue {name} has {_what_is(there)}" for name, there in found.items() if there]
     if kept:
         advice = "Delete its tasks: blueque queue purge, blueque prune. End what serves it, or wait until it is forgotten."
         for refusal in kept[:-1]:
-            show.talk(refusal)
+            printing.talk(refusal)
         raise Failure(REFUSED, kept[-1], advice)
 
 
@@ -154,24 +154,24 @@ def purge(
             where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
             facts = f"{count(total, 'task')} of {where} would be gone for good: {sorts}"
             rows = [[name, str(number)] for name, number in (+by_queue).items()]
-            require_consent(is_sure, facts, "Delete?", show.table(_TASKS, rows) if len(names) > 1 else (), number=total)
+            require_consent(is_sure, facts, "Delete?", printing.table(_TASKS, rows) if len(names) > 1 else (), number=total)
             try:
                 for done in client.purge(snapshot):    # noqa: B007  # how many so far
                     pass
             except BaseException:
-                show.talk(f"{done} of {total} deleted, then it stopped:")
+                printing.talk(f"{done} of {total} deleted, then it stopped:")
                 raise
     finally:
         client.thaw(snapshot)
     if as_json:
-        show.print_json("purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names)
+        printing.print_json("purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names)
     elif dry_run:
         for name in names:
             which = f": {sorts}" if len(names) == 1 else ""
-            click.echo(f"{show.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}")
+            click.echo(f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}")
     else:
-        click.echo(f"{show.clean(pattern)}  {count(done, 'task')} deleted")
+        click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
     if not dry_run and done < total:
-        show.talk(f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived.")
+        printing.talk(f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived.")
         return ATTENTION
     return 0

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_to_be
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import count
+from blueque.cli.printing import count
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None, b
         known = inspector.paused(name)
         who = known.by if known is not None else None
         if not as_json:
-            click.echo(f"{show.clean(name)}  paused" + ("" if is_new else f" already, by {show.clean(who or 'somebody')}"))
+            click.echo(f"{printing.clean(name)}  paused" + ("" if is_new else f" already, by {printing.clean(who or 'somebody')}"))
     _warn(inspector, names)
     if as_json:
         _print_json("pause", inspector, names)
@@ -81,7 +81,7 @@ def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> No
     for name in names:
         was_paused = client.get_queue(name).resume()
         if not as_json:
-            click.echo(f"{show.clean(name)}  {'resumed' if was_paused else 'was not paused'}")
+            click.echo(f"{printing.clean(name)}  {'resumed' if was_paused else 'was not paused'}")
     if as_json:
         _print_json("resume", inspector, names)
 
@@ -114,7 +114,7 @@ def limit(invocation: Invocation, pattern: str, most: int | None, as_json: bool)
         client.get_queue(name).set_max_concurrency(most)
         taken = inspector.room(name).taken
         if not as_json:
-            click.echo(f"{show.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now")
+            click.echo(f"{printing.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now")
     _warn(inspector, names)
     if as_json:
         _print_json("limit", inspector, names)
@@ -132,7 +132,7 @@ def _names_to_be(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
     names = queues_to_be(known, patterns)
     for name in names:
         if require_queue_name(name) not in known:
-            show.talk(f"queue {name} has no task and no listener yet")
+            printing.talk(f"queue {name} has no task and no listener yet")
     return names
 
 
@@ -141,7 +141,7 @@ def _warn(inspector: Inspector, names: Sequence[str]) -> None:
     for name in dict.fromkeys(names):
         deaf = sum(node.queue == name and node.state == "1.0.0" for node in inspector.nodes())
         if deaf:
-            show.talk(f"{count(deaf, 'listener')} of 1.0.0 on {name} {'knows' if deaf == 1 else 'know'} nothing of that.")
+            printing.talk(f"{count(deaf, 'listener')} of 1.0.0 on {name} {'knows' if deaf == 1 else 'know'} nothing of that.")
 
 
 def _print_json(kind: str, inspector: Inspector, names: Sequence[str]) -> None:
@@ -149,8 +149,8 @@ def _print_json(kind: str, inspector: Inspector, names: Sequence[str]) -> None:
     for name in names:
         paused, room = inspector.paused(name), inspector.room(name)
         items.append({
-            "queue": name, "paused": paused is not None, **show.times(paused_at=paused.since if paused else None),
+            "queue": name, "paused": paused is not None, **printing.times(paused_at=paused.since if paused else None),
             "paused_by": paused.by if paused else None, "paused_reason": paused.reason if paused else None,
             "max_concurrency": room.limit, "running": room.taken,
         })
-    show.print_json(kind, items=items)
+    printing.print_json(kind, items=items)

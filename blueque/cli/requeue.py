@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column, count
+from blueque.cli.printing import Column, count
 from blueque.errors import NotFailed
 from blueque.model.states import LOST
 
@@ -87,9 +87,9 @@ def requeue(
             print_outcome(outcome)
     able = sum(outcome.refusal is None for outcome in outcomes)
     if dry_run:
-        show.talk(f"{count(able, 'task')} would be put in line again.")
+        printing.talk(f"{count(able, 'task')} would be put in line again.")
     elif not outcomes:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
     return code_of(outcomes, code)
 
 
@@ -105,11 +105,11 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
         also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
         facts = f"{len(able)} tasks would start a second time{also}"
         queues = Counter(task.queue or "-" for task in able)
-        details = show.table(_QUEUES, [[queue, str(number)] for queue, number in queues.items()]) if len(queues) > 1 else []
+        details = printing.table(_QUEUES, [[queue, str(number)] for queue, number in queues.items()]) if len(queues) > 1 else []
         require_consent(is_sure, facts, "Put them in line again?", details, has_ids=has_ids)
     elif lost:
         where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
-        show.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")
+        printing.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")
 
 
 def _requeue(client: Client, task: Task) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.enqueue import parameters_of, remark, warn_of_nobody
 from blueque.cli.facts import contents
 from blueque.cli.failure import NOT_COMPLETE
@@ -71,19 +71,19 @@ def run_task(
     )
     output = _Output(as_json)
     try:
-        show.talk(f"task {task_id}")
+        printing.talk(f"task {task_id}")
         if not task_id.is_new:
             remark(client.get_inspector().tasks([task_id])[0])
         else:
             warn_of_nobody(client, queue)
         task = _follow(client, task_id, output)
     except KeyboardInterrupt:
-        show.talk(detached([task_id]))
+        printing.talk(detached([task_id]))
         raise
     tell_ending(task)
     if as_json:
         now = client.get_inspector().now()
-        show.print_json("task", **show.times(now=now), item=as_item(task, now) | contents(task, invocation.hider(False)))
+        printing.print_json("task", **printing.times(now=now), item=as_item(task, now) | contents(task, invocation.hider(False)))
     elif task.status == "complete":
         output.print_result(task)
     return 0 if task.status == "complete" else NOT_COMPLETE
@@ -103,20 +103,20 @@ class _Output:
                 continue
             before = self._last[1] if self._last[0] == line.attempt else 0
             if line.number > before + 1:
-                missing = show.count(line.number - before - 1, "line")
-                show.talk(f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}")
+                missing = printing.count(line.number - before - 1, "line")
+                printing.talk(f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}")
             self._last = line.attempt, line.number
             is_error = line.stream != "stdout"
             if not is_error:
                 self._said = line.text
-            click.echo(harmless(line.text) if show.is_terminal() else line.text, err=is_error or self._has_object)
+            click.echo(harmless(line.text) if printing.is_terminal() else line.text, err=is_error or self._has_object)
 
     def print_result(self, task: Task) -> None:
         """Print what it has returned, if that has not been seen."""
         result = task.result
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         if result is not None and text != self._said:
-            click.echo(harmless(text) if show.is_terminal() else text)
+            click.echo(harmless(text) if printing.is_terminal() else text)
 
 
 def _follow(client: Client, task_id: str, output: _Output) -> Task:
@@ -141,5 +141,5 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
             return task
         if status == "pending" and not has_waited and time.monotonic() - began > LONG:
             has_waited = True
-            show.talk(f"It is still in line; to see why: blueque why {show.short_id(task_id)}")
+            printing.talk(f"It is still in line; to see why: blueque why {printing.short_id(task_id)}")
         time.sleep(PACE if not lines else PACE / 5)

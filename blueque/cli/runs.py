@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import feeds, show
+from blueque.cli import feeds, printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
-from blueque.cli.show import Column, count
+from blueque.cli.printing import Column, count
 from blueque.errors import RunDropped, WrongRun
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
         raise click.UsageError("--drop wants one queue: blueque runs QUEUE --drop RUN")
     _drop(client, names[0], dropped, is_sure)
     if as_json:
-        show.print_json("runs", items=[], dropped=[{"queue": names[0], "run": dropped}])
+        printing.print_json("runs", items=[], dropped=[{"queue": names[0], "run": dropped}])
     else:
-        click.echo(show.clean(f"{dropped}  dropped"))
+        click.echo(printing.clean(f"{dropped}  dropped"))
 
 
 @click.command()
@@ -103,12 +103,12 @@ def gc(
         done = [_end(client, one) for one in found]
     if as_json:
         items = [_left(one) | ({} if dry_run else {"done": is_done}) for one, is_done in _with(found, done)]
-        show.print_json("gc", dry_run=dry_run, items=items)
+        printing.print_json("gc", dry_run=dry_run, items=items)
     else:
         for one, is_done in _with(found, done):
-            click.echo(show.clean(_sentence(one)) + ("" if dry_run or is_done else "  not done: somebody is at it"))
+            click.echo(printing.clean(_sentence(one)) + ("" if dry_run or is_done else "  not done: somebody is at it"))
     if not found:
-        show.talk("nothing to clear up")
+        printing.talk("nothing to clear up")
     return 0 if dry_run or all(done) else ATTENTION
 
 
@@ -118,14 +118,14 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     fed = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
         items, its_feeds = [_item(record) for record in records], [feeds.item(record, now) for record in fed]
-        show.print_json("runs", **show.times(now=now), items=items, feeds=its_feeds)
+        printing.print_json("runs", **printing.times(now=now), items=items, feeds=its_feeds)
         return
-    tables = [show.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
+    tables = [printing.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
     if fed:
-        tables.append(show.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
+        tables.append(printing.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
     click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))
     if not tables:
-        show.talk("no runs")
+        printing.talk("no runs")
 
 
 def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
@@ -152,7 +152,7 @@ def _end(client: Client, leftover: Leftover) -> bool:
     try:
         return client.get_leftovers().end(leftover)
     except (RunDropped, WrongRun) as error:
-        show.talk(str(error))
+        printing.talk(str(error))
         return False
 
 
@@ -166,12 +166,12 @@ def _sentence(left: Leftover) -> str:
         "discard": f"{count(len(left.chunks), 'staged chunk')} that nobody has chosen",
         "drop": f"open, {count(len(left.chunks), 'staged chunk')}",
     }[left.way]
-    return f"{left.run}  {left.queue}  {what}, for {show.span(left.age)}"
+    return f"{left.run}  {left.queue}  {what}, for {printing.span(left.age)}"
 
 
 def _row(record: dict[str, Any], now: float) -> list[str]:
     created = record.get("created")
-    age = "-" if created is None else show.span(now - created)
+    age = "-" if created is None else printing.span(now - created)
     return [
         record["run"], record["queue"], record.get("kind", "?"), record.get("state", "?"), age,
         *[str(record.get(name, "-")) for name in ("rows", "tasks")], str(record["staged"] + record["unpublished"]),
@@ -180,7 +180,7 @@ def _row(record: dict[str, Any], now: float) -> list[str]:
 
 def _item(record: dict[str, Any]) -> dict[str, Any]:
     others = {name: value for name, value in record.items() if name not in _TIMES}
-    return others | show.times(**{name: record.get(name) for name in _TIMES})
+    return others | printing.times(**{name: record.get(name) for name in _TIMES})
 
 
 def _left(left: Leftover) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import act_on, choose, code_of, print_outcomes
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.cli.task_columns import note
 from blueque.cli.tasks import as_item
 
@@ -51,14 +51,14 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
     listing = inspector.listing(queues_matching(inspector.queues(), patterns), ["scheduled"], limit)
     if as_json:
         items = [as_item(task, listing.now) for task in listing.tasks]
-        show.print_json("schedule", **show.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more)
+        printing.print_json("schedule", **printing.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more)
     elif listing.tasks:
         rows = [_row(task, listing.now, invocation.is_utc) for task in listing.tasks]
-        click.echo("\n".join(show.table(_COLUMNS, rows)))
+        click.echo("\n".join(printing.table(_COLUMNS, rows)))
     else:
-        show.talk("nothing is scheduled")
+        printing.talk("nothing is scheduled")
     if listing.has_more:
-        show.talk(f"({listing.more} more: --limit N shows up to {MOST})")
+        printing.talk(f"({listing.more} more: --limit N shows up to {MOST})")
 
 
 @schedule.command("run", short_help="Put scheduled tasks in line now.")
@@ -82,7 +82,7 @@ def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> i
     if as_json:
         print_outcomes("schedule_run", outcomes)
     elif not outcomes:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
     return code_of(outcomes, code)
 
 
@@ -93,9 +93,9 @@ def _run(client: Client, task: Task) -> str:
 
 def _row(task: Task, now: float, is_utc: bool) -> list[str]:
     eta = task.eta
-    due = "-" if eta is None else f"in {show.span(eta - now)}" if eta > now else f"since {show.span(now - eta)}"
+    due = "-" if eta is None else f"in {printing.span(eta - now)}" if eta > now else f"since {printing.span(now - eta)}"
     others = [words for words in note(task, now).split(", ") if not words.startswith(("due ", "retry due "))]
     is_retry = task.last_error_type is not None
     return [
-        show.short_id(task.id), task.queue or "-", due, show.stamp(eta, is_utc), ", ".join(["retry"] * is_retry + others),
+        printing.short_id(task.id), task.queue or "-", due, printing.stamp(eta, is_utc), ", ".join(["retry"] * is_retry + others),
     ]

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout, suppress
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.errors import RedisAway
 from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
@@ -123,9 +123,9 @@ def watch(look: Callable[[], object], seconds: float, otherwise: str) -> None:
                     lines, away_since = _printed(look), None
                 except RedisAway as error:
                     away_since = away_since or time.monotonic()
-                    span = show.span(time.monotonic() - away_since)
-                    title = show.clean(f"{error}, for {span}; this was before:")
-                    lines = [show.paint(title, "failed", bold=True), *lines[1:]]
+                    span = printing.span(time.monotonic() - away_since)
+                    title = printing.clean(f"{error}, for {span}; this was before:")
+                    lines = [printing.paint(title, "failed", bold=True), *lines[1:]]
     except KeyboardInterrupt:
         return
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
 from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
@@ -51,7 +51,7 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
     """
     client = invocation.client()
     task = client.get_task(find_one(client.get_inspector(), prefix))
-    name = show.short_id(task.id)
+    name = printing.short_id(task.id)
     if task.status == "started" and task.token is None:
         raise Failure(REFUSED, f"task {name} runs on a listener of 1.0.0, which cannot be asked")
     _, place = client.get_log(task.id)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.show import Column, span
+from blueque.cli.printing import Column, span
 from blueque.errors import InvalidInput
 from blueque.model import histogram
 from blueque.model.units import whole_days
@@ -81,21 +81,21 @@ def stats(
     queues = queues_matching(inspector.queues(), [*patterns, *named])
     found = inspector.statistics(queues, days)
     if as_json:
-        show.print_json("statistics", days=days, items=[_item(its) for its in found])
+        printing.print_json("statistics", days=days, items=[_item(its) for its in found])
         return
     if not found:
-        show.talk("no queues yet")
+        printing.talk("no queues yet")
         return
     since = next(iter(found[0].days))
-    show.talk(f"since {since} 00:00 UTC, {show.count(days, 'day')}")
+    printing.talk(f"since {since} 00:00 UTC, {printing.count(days, 'day')}")
     if len(found) == 1:
         _print_one(found[0], True)
     elif with_histogram:
         for number, its in enumerate(found):
-            click.echo(("\n" if number else "") + show.within(show.clean(its.queue)))
+            click.echo(("\n" if number else "") + printing.within(printing.clean(its.queue)))
             _print_one(its, True)
     else:
-        click.echo("\n".join(show.table(_MANY, [_row(its.queue, its.total) for its in found])))
+        click.echo("\n".join(printing.table(_MANY, [_row(its.queue, its.total) for its in found])))
 
 
 def _row(queue: str, its: Numbers) -> list[str]:
@@ -117,7 +117,7 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
         for name, one in (("waited", total.waiting), ("ran", total.running)) if one.counted
     ]
     if rows:
-        click.echo("\n".join(show.table(_ONE, rows)))
+        click.echo("\n".join(printing.table(_ONE, rows)))
     if with_histogram and total.running.counted:
         click.echo()
         click.echo("\n".join(drawn("ran", total.running.buckets)))
@@ -135,7 +135,7 @@ def drawn(title: str, buckets: dict[int, int] | Any) -> list[str]:
         low, high = bins.edges(place)
         label = f"{_round(low)} - {_round(high)}" if math.isfinite(high) else f"{_round(low)} -"
         count = bins.counts[place]
-        bar = "#" * math.ceil(count / most * MAX_BAR) + " " * bool(count) if show.is_terminal() else ""
+        bar = "#" * math.ceil(count / most * MAX_BAR) + " " * bool(count) if printing.is_terminal() else ""
         lines.append(f"{title if place == first else '':<6}  {label:>13}  {bar}{count}")
     return lines
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque import attention
-from blueque.attention import Concern, pause_words
-from blueque.cli import feeds, show
+from blueque.cli import attention, feeds, printing
+from blueque.cli.attention import Concern, pause_words
 from blueque.cli.failure import ATTENTION
 from blueque.cli.nodes import node_item, youngest_beat
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import left_of, progress_cell, unheard, usual_of
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.cli.tasks import as_item, finite
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
@@ -75,7 +74,7 @@ def status(invocation: Invocation, is_check: bool, pause: float | None, shows_al
             raise click.UsageError("--check looks once: leave out --watch")
         from blueque.cli import screen  # here: the others do without
 
-        is_page = not as_json and show.is_terminal() and sys.stdin.isatty()
+        is_page = not as_json and printing.is_terminal() and sys.stdin.isatty()
         look = functools.partial(print_status, invocation, as_json, shows_all)
         if is_page:
             screen.watch(look, max(pause, 0.2), "blueque status")
@@ -99,9 +98,9 @@ def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False)
 
 def _print_text(invocation: Invocation, overview: Overview, concerns: Sequence[Concern], shows_all: bool) -> None:
     url, origin = _address(invocation)
-    click.echo(show.within(show.clean(f"blueque {__version__} at {url} ({origin})")))
-    click.echo(show.within(show.clean(f"Redis {_version(overview) or '?'}, {show.stamp(overview.now, invocation.is_utc)}")))
-    most = len(concerns) if shows_all or not show.is_terminal() else MAX_CONCERNS
+    click.echo(printing.within(printing.clean(f"blueque {__version__} at {url} ({origin})")))
+    click.echo(printing.within(printing.clean(f"Redis {_version(overview) or '?'}, {printing.stamp(overview.now, invocation.is_utc)}")))
+    most = len(concerns) if shows_all or not printing.is_terminal() else MAX_CONCERNS
     for concern in concerns[:most]:
         _print_concern(concern)
     if concerns[most:]:
@@ -130,7 +129,7 @@ def _print_text(invocation: Invocation, overview: Overview, concerns: Sequence[C
 def _print_queues(overview: Overview, shows_all: bool) -> None:
     """Print the queues; of more than fit a terminal those where something waits or runs."""
     lines = overview.lines
-    if not shows_all and show.is_terminal() and len(lines) > MAX_QUEUES:
+    if not shows_all and printing.is_terminal() and len(lines) > MAX_QUEUES:
         busy = sorted(lines, key=lambda line: (not line.started and not line.pending, line.queue))[:MAX_QUEUES]
         lines = sorted(busy, key=lambda line: line.queue)
     _print_table(_QUEUES, [_queue_row(line) for line in lines])
@@ -143,16 +142,16 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
 
 def _print_concern(concern: Concern) -> None:
     """Print what needs attention, with a long name cut, and below it the command, whole, so that it can be copied."""
-    name = show.within(show.clean(concern.about), show.terminal_width() // 2)
-    text = f"! {name}: {show.clean(concern.sentence)}"
-    for number, line in enumerate(show.wrapped(text, show.terminal_width() - 2) if show.is_terminal() else [text]):
-        click.echo(show.paint(f"  {line}" if number else line, "", bold=True))
+    name = printing.within(printing.clean(concern.about), printing.terminal_width() // 2)
+    text = f"! {name}: {printing.clean(concern.sentence)}"
+    for number, line in enumerate(printing.wrapped(text, printing.terminal_width() - 2) if printing.is_terminal() else [text]):
+        click.echo(printing.paint(f"  {line}" if number else line, "", bold=True))
     if concern.command:
-        click.echo(f"  {show.short_ids(show.clean(concern.command))}")
+        click.echo(f"  {printing.short_ids(printing.clean(concern.command))}")
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    click.echo("\n".join(show.table(columns, rows)))
+    click.echo("\n".join(printing.table(columns, rows)))
 
 
 def _print_rest(count: int, shown: int | None, command: str) -> None:
@@ -162,7 +161,7 @@ def _print_rest(count: int, shown: int | None, command: str) -> None:
 
 def _queue_row(line: Line) -> list[str]:
     counts = (line.scheduled, line.pending, line.reserved, line.started, line.complete, line.failed, line.cancelled)
-    return [line.queue, *map(str, counts), show.span(line.oldest), str(line.listeners)]
+    return [line.queue, *map(str, counts), printing.span(line.oldest), str(line.listeners)]
 
 
 def _bounded_row(line: Line, now: float) -> list[str]:
@@ -177,9 +176,9 @@ def _task_row(task: Task, overview: Overview) -> list[str]:
     left = left_of(task, now)[1] if task.node not in unheard(overview.nodes) else None
     sign = max((at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None), default=None)
     return [
-        show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-        show.span(None if since is None else now - since), progress_cell(told), left or usual or "-",
-        show.span(None if sign is None else now - sign),
+        printing.short_id(task.id), task.queue or "-", printing.short_node(task.node or "-"),
+        printing.span(None if since is None else now - since), progress_cell(told), left or usual or "-",
+        printing.span(None if sign is None else now - sign),
     ]
 
 
@@ -191,21 +190,21 @@ def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
     rows = []
     for (host, state), members in sorted(groups.items()):
         everybody, busy = {node.id for node in members}, {node.id for node in members if node.held}
-        rows.append([host, str(len(everybody)), str(len(busy)), show.span(youngest_beat(members)), state])
+        rows.append([host, str(len(everybody)), str(len(busy)), printing.span(youngest_beat(members)), state])
     return rows
 
 
 def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[Concern]) -> None:
     url, origin = _address(invocation)
-    show.print_json(
+    printing.print_json(
         "status",
         version=__version__,
         redis={"url": url, "origin": origin, "version": _version(overview)},
-        **show.times(now=overview.now),
+        **printing.times(now=overview.now),
         attention=[concern._asdict() for concern in concerns],
         queues=[_queue_item(line) for line in overview.lines],
         running=[
-            as_item(task, overview.now) | show.times(printed=overview.printed.get(task.id)) for task in overview.running
+            as_item(task, overview.now) | printing.times(printed=overview.printed.get(task.id)) for task in overview.running
         ],
         nodes=[node_item(node, overview.now) for node in overview.nodes],
         feeds=[feeds.item(record, overview.now) for record in overview.feeds],
@@ -217,7 +216,7 @@ def _queue_item(line: Line) -> dict[str, Any]:
     pause = item.pop("pause")
     del item["is_minded"]                              # for the words that people are shown
     item |= {
-        "paused": pause is not None, **show.times(paused_at=pause.since if pause else None),
+        "paused": pause is not None, **printing.times(paused_at=pause.since if pause else None),
         "paused_by": pause.by if pause else None, "paused_reason": pause.reason if pause else None,
         "misfits": [misfit._asdict() for misfit in line.misfits],
     }

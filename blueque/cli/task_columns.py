@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_cell, progress_words
-from blueque.cli.show import Column
+from blueque.cli.printing import Column
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listing import STATUSES, entered
@@ -69,7 +69,7 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
     notes = []
     waits = task.status in ("pending", "scheduled")
     if task.status == "scheduled" and task.eta is not None:
-        notes.append(f"{'retry ' if task.last_error_type else ''}{show.due(task.eta, now)}")
+        notes.append(f"{'retry ' if task.last_error_type else ''}{printing.due(task.eta, now)}")
     if waits and task.fields.get("priority"):
         notes.append(f"priority {task.fields['priority']}")
     if waits and task.fields.get("needs"):
@@ -90,7 +90,7 @@ def _of_its_end(task: Task) -> list[str]:
     elif task.last_error_type and task.status != "complete":
         notes.append(f"after {task.last_error_type}")
     if task.status in FINISHED and task.started and task.finished:
-        notes.append(f"ran {show.span(task.finished - task.started)}")
+        notes.append(f"ran {printing.span(task.finished - task.started)}")
     if (task.attempt or 0) > 1:
         notes.append(f"attempt {task.attempt}")
     return notes
@@ -98,7 +98,7 @@ def _of_its_end(task: Task) -> list[str]:
 
 def _time(name: str) -> TaskColumn:
     def cell(task: Task, now: float, is_utc: bool) -> str:
-        return show.stamp(getattr(task, name), is_utc)
+        return printing.stamp(getattr(task, name), is_utc)
 
     return TaskColumn(Column(name.upper()), cell, lambda task, now: getattr(task, name))
 
@@ -115,25 +115,25 @@ def _of(name: str, title: str, *, is_number: bool = False) -> TaskColumn:
 
 COLUMNS: dict[str, TaskColumn] = {
     "id": TaskColumn(
-        Column("ID", can_shrink=True), lambda task, now, is_utc: show.short_id(task.id), lambda task, now: task.id
+        Column("ID", can_shrink=True), lambda task, now, is_utc: printing.short_id(task.id), lambda task, now: task.id
     ),
     "queue": _of("queue", "QUEUE"),
     "state": TaskColumn(
         Column("STATE"), lambda task, now, is_utc: _text(task.status), lambda task, now: STATUSES.index(task.status or "")
     ),
     "for": TaskColumn(
-        Column("FOR", True), lambda task, now, is_utc: show.span(in_state(task, now)),
+        Column("FOR", True), lambda task, now, is_utc: printing.span(in_state(task, now)),
         lambda task, now: in_state(task, now),
     ),
     "node": TaskColumn(
-        Column("NODE", can_shrink=True), lambda task, now, is_utc: show.short_node(task.node or "-"),
+        Column("NODE", can_shrink=True), lambda task, now, is_utc: printing.short_node(task.node or "-"),
         lambda task, now: task.node,
     ),
     "pid": _of("pid", "PID", is_number=True),
     "attempt": _of("attempt", "ATTEMPT", is_number=True),
     "priority": _of("priority", "PRIORITY", is_number=True),
     "run": TaskColumn(
-        Column("RUN", True), lambda task, now, is_utc: show.span(run_time(task, now)),
+        Column("RUN", True), lambda task, now, is_utc: printing.span(run_time(task, now)),
         lambda task, now: run_time(task, now),
     ),
     "progress": TaskColumn(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, reveal_option, shared_options
@@ -46,11 +46,11 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
     task = inspector.task(find_one(inspector, prefix))
     signs = inspector.signs(task, time.time())
     if as_json:
-        heard = show.times(beat=signs.beat, printed=signs.printed)
+        heard = printing.times(beat=signs.beat, printed=signs.printed)
         item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
         item["checkpoint"] = checkpoint_item(signs)
         item["usual_seconds"] = list(signs.usual) if signs.usual else None
-        show.print_json("task", **show.times(now=signs.now), item=item | contents(task, hide))
+        printing.print_json("task", **printing.times(now=signs.now), item=item | contents(task, hide))
         return
     for label, value in facts(task, signs, invocation.is_utc, hide):
         _print_fact(label, value)
@@ -77,7 +77,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
     return {
         "id": task.id, "status": task.status, "queue": task.queue, "node": task.node, "pid": task.pid,
         "attempt": task.attempt, "for_seconds": None if since is None else finite(now - since),
-        **show.times(
+        **printing.times(
             created=task.created, started=task.started, finished=task.finished, updated=task.updated, eta=task.eta,
             progress_at=task.progress_at,
         ),
@@ -89,13 +89,13 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
 
 def _print_fact(label: str, value: str) -> None:
     """Print a value beside its label; one of several lines, or a long one, in a block."""
-    lines = [show.clean(line) for line in value.split("\n")]
-    if show.is_terminal():
-        lines = [piece for line in lines for piece in show.lines(line, show.terminal_width() - _LABEL)]
+    lines = [printing.clean(line) for line in value.split("\n")]
+    if printing.is_terminal():
+        lines = [piece for line in lines for piece in printing.lines(line, printing.terminal_width() - _LABEL)]
         hidden = len(lines) - _MAX_LINES
         if hidden > 0:
             lines[_MAX_LINES:] = [f"... ({hidden} more lines: --json shows all)"]
-    title = show.clean(label)
+    title = printing.clean(label)
     if len(title) >= _LABEL:
         lines.insert(0, "")
     for n, line in enumerate(lines):

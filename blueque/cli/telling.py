@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.text.format import one_line
 
@@ -42,7 +42,7 @@ def progress(words: Sequence[str]) -> None:
             file.write(line)
         os.rename(new, f"{directory}/progress")
     except OSError as error:
-        show.talk(f"cannot write to {directory}: {error.strerror}")
+        printing.talk(f"cannot write to {directory}: {error.strerror}")
 
 
 def _require_progress(line: str) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
@@ -61,24 +61,24 @@ def timeline(
         items = [
             {
                 "task": run.task, "attempt": run.attempt, "queue": run.queue, "node": run.node, "outcome": run.outcome,
-                **show.times(began=run.began, ended=run.ended),
+                **printing.times(began=run.began, ended=run.ended),
             }
             for run in found.runs
         ]
-        times = show.times(since=found.since, until=found.until)
-        show.print_json("timeline", **times, items=items, cut=found.cut, has_more=found.has_more)
+        times = printing.times(since=found.since, until=found.until)
+        printing.print_json("timeline", **times, items=items, cut=found.cut, has_more=found.has_more)
     elif as_csv:
         _print_csv(found)
     elif found.runs:
-        wide = show.terminal_width() if show.is_terminal() else IN_A_PIPE
+        wide = printing.terminal_width() if printing.is_terminal() else IN_A_PIPE
         for line in draw(_narrowed(found), _BY[by], max(wide, NARROWEST), invocation.is_utc):
             click.echo(line)
     else:
-        show.talk(f"nothing ran in the last {span(last)}")
+        printing.talk(f"nothing ran in the last {span(last)}")
     if found.has_more:
-        show.talk(f"more tasks run than the {MOST_RUNNING} that are shown: -q QUEUE shows those of one queue")
+        printing.talk(f"more tasks run than the {MOST_RUNNING} that are shown: -q QUEUE shows those of one queue")
     for queue in found.cut:
-        show.talk(f"of queue {queue} the last 10,000 events only are known: the beginning is not complete")
+        printing.talk(f"of queue {queue} the last 10,000 events only are known: the beginning is not complete")
 
 
 def _narrowed(found: Timeline) -> Timeline:
@@ -92,7 +92,7 @@ def _print_csv(found: Timeline) -> None:
     writer.writerow(["task", "attempt", "queue", "node", "began", "ended", "outcome"])
     for run in found.runs:
         writer.writerow([
-            show.clean(run.task), run.attempt, show.clean(run.queue), show.clean(run.node), run.began,
+            printing.clean(run.task), run.attempt, printing.clean(run.queue), printing.clean(run.node), run.began,
             "" if run.ended is None else run.ended, run.outcome or "",
         ])
 
@@ -101,16 +101,16 @@ def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool
     """Yield the lines of the picture: an axis, a row or several for each name, and what the marks mean."""
     of_name: dict[str, list[Run]] = {}
     for run in found.runs:
-        of_name.setdefault(show.clean(name_of(run)) or "-", []).append(run)
+        of_name.setdefault(printing.clean(name_of(run)) or "-", []).append(run)
     lanes = {name: _lanes(of_name[name]) for name in sorted(of_name)}
     most = max(map(len, lanes.values()))
     numbers = len(f"1-{most}") if most > 1 else 1
-    label = min(max(map(show.width, lanes)), LABEL, wide // 3)
+    label = min(max(map(printing.width, lanes)), LABEL, wide // 3)
     before = label + numbers + 2
     scale = _Scale(found.since, found.until, wide - before)
     yield " " * before + scale.axis(is_utc)
     for name in lanes:
-        shown = name if show.width(name) <= label else "…" + name[len(name) - label + 1 :]
+        shown = name if printing.width(name) <= label else "…" + name[len(name) - label + 1 :]
         rows = list(_rows(lanes[name], scale))
         for place, (which, row) in enumerate(rows[:LANES]):
             yield f"{shown if place == 0 else '':<{label}} {which:<{numbers}} {row}".rstrip()
@@ -237,7 +237,7 @@ class _Row:
         for place in range(begin, last):
             self._cells[place] = MARKS[None] if run.ended is None else MARKS["complete"]
         self._cells[last] = MARKS[run.outcome]
-        name = show.clean(run.task)[:8]
+        name = printing.clean(run.task)[:8]
         if last - first >= len(name) + 3:
             self._cells[first + 2 : first + 2 + len(name)] = name
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque import attention
-from blueque.cli import show
+from blueque.cli import attention, printing
 from blueque.cli.options import DURATION, Invocation, pass_invocation, shared_options
 from blueque.cli.pace import progress_cell, unheard
+from blueque.cli.printing import Column
 from blueque.cli.screen import height, watch
-from blueque.cli.show import Column
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
 from blueque.text.eta import LATE, Pace, read_progress, time_left
@@ -58,26 +57,26 @@ class _Top:
         """Look at Redis, and print as much as there is room for."""
         its = self._inspector.overview()
         concerns = sum(1 for _ in attention.concerns(its))
-        needs = f", {show.count(concerns, 'thing')} to look at: blueque status" if concerns else ""
-        click.echo(show.paint(show.clean(f"blueque {__version__}, {self._where} (q leaves)"), "", bold=True))
-        running = show.count(len(its.running), "task")
-        click.echo(f"{show.stamp(its.now, self._is_utc)}, {running} running{needs}")
+        needs = f", {printing.count(concerns, 'thing')} to look at: blueque status" if concerns else ""
+        click.echo(printing.paint(printing.clean(f"blueque {__version__}, {self._where} (q leaves)"), "", bold=True))
+        running = printing.count(len(its.running), "task")
+        click.echo(f"{printing.stamp(its.now, self._is_utc)}, {running} running{needs}")
         room = height() - 5                            # these two lines, two empty ones, and the titles of the tasks
         self._print_queues(its, max(room // 3, 3))
         click.echo()
         keys = {(task.id, task.attempt): task for task in its.running}
         self._paces = {key: self._paces.get(key, Pace()) for key in keys}
         rows = [self._row(task, its) for task in its.running[: max(room, 1)]]
-        click.echo("\n".join(show.table(_TASKS, rows)) if rows else "Nothing runs.")
+        click.echo("\n".join(printing.table(_TASKS, rows)) if rows else "Nothing runs.")
 
     def _print_queues(self, its: Overview, room: int) -> None:
         busiest = sorted(its.lines, key=lambda line: (not line.started, not line.pending, line.queue))
         rows = [
-            [line.queue, str(line.pending), str(line.started), str(line.failed), show.span(line.oldest), str(line.listeners)]
+            [line.queue, str(line.pending), str(line.started), str(line.failed), printing.span(line.oldest), str(line.listeners)]
             for line in busiest[:room]
         ]
         click.echo()
-        click.echo("\n".join(show.table(_QUEUES, rows)) if rows else "No queues yet.")
+        click.echo("\n".join(printing.table(_QUEUES, rows)) if rows else "No queues yet.")
         if its.lines[room:]:
             click.echo(f"({len(its.lines) - room} more: blueque status --all)")
 
@@ -91,9 +90,9 @@ class _Top:
                 left = time_left(progress.share, now - task.started, now - task.progress_at, pace)
         signs = [at for at in (task.progress_at, its.printed.get(task.id)) if at is not None]
         return [
-            show.short_id(task.id), task.queue or "-", show.short_node(task.node or "-"),
-            show.span(None if since is None else now - since), progress_cell(progress), _brief(left),
-            show.span(now - max(signs) if signs else None),
+            printing.short_id(task.id), task.queue or "-", printing.short_node(task.node or "-"),
+            printing.span(None if since is None else now - since), progress_cell(progress), _brief(left),
+            printing.span(now - max(signs) if signs else None),
         ]
 
 

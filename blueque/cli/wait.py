@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
@@ -53,16 +53,16 @@ def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None,
             if is_any:
                 break
     except WaitTimedOut as error:
-        show.talk(str(error))
+        printing.talk(str(error))
         code = TIMED_OUT
     except KeyboardInterrupt:
-        show.talk(detached(list(waiting)))
+        printing.talk(detached(list(waiting)))
         raise
     if as_json:
         now = inspector.now()
         waited = inspector.tasks([*waiting])
-        show.print_json(
-            "wait", **show.times(now=now), timed_out=code == TIMED_OUT,
+        printing.print_json(
+            "wait", **printing.times(now=now), timed_out=code == TIMED_OUT,
             items=[as_item(task, now) | {"error": task.error, "result": value_of(task, "result")} for task in ended],
             waiting=[as_item(task, now) for task in waited],
         )
@@ -72,25 +72,25 @@ def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None,
 def tell_ending(task: Task) -> None:
     """Say how a task has ended; an error of several lines has its further lines below, set in."""
     first, *others = _ending(task).split("\n")
-    show.talk(first)
+    printing.talk(first)
     for line in others:
-        show.talk(f"  {line}".rstrip())
+        printing.talk(f"  {line}".rstrip())
 
 
 def _ending(task: Task) -> str:
     began, ended = task.started, task.finished
-    after = "" if began is None or ended is None else f" after {show.span(ended - began)}"
+    after = "" if began is None or ended is None else f" after {printing.span(ended - began)}"
     why = task.error if task.status == "failed" else None
     if task.status == "failed" and task.error_type and not (why or "").startswith(task.error_type.rpartition(".")[2]):
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled":
         why = f"by {task.cancelled_by or 'somebody'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
-    return f"{show.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
+    return f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
 
 
 def detached(ids: Sequence[str]) -> str:
     """Return what to say to one who does not want to wait any longer."""
-    one, *others = map(show.short_id, ids)
+    one, *others = map(printing.short_id, ids)
     if others:
         return f"No longer waiting; {len(ids)} tasks go on all the same, such as {one}: blueque show ID"
     return f"No longer waiting; the task goes on: blueque logs -f {one}; to end it: blueque cancel {one}"

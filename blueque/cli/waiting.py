@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.actions import act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.model.lines import HIGHEST, LOWEST
@@ -90,7 +90,7 @@ def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
 
     code = _act("move", invocation, ids, as_json, f"in {to}", one, queue=to)
     if is_new and moved:
-        show.talk(f"{to} is a new queue: nobody serves it yet.")
+        printing.talk(f"{to} is a new queue: nobody serves it yet.")
     return code
 
 
@@ -123,12 +123,12 @@ def _act(
     for outcome in act(tasks[::-1] if is_backwards else tasks, one):
         outcomes.append(outcome)
         if not as_json and outcome.status is not None:
-            state = show.paint(outcome.status, outcome.status)
-            click.echo(f"{show.clean(show.short_id(outcome.id))}  {state}, {show.clean(note)}")
+            state = printing.paint(outcome.status, outcome.status)
+            click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {state}, {printing.clean(note)}")
         elif not as_json:
             print_outcome(outcome)
     if as_json:
         print_outcomes(kind, outcomes, **more)
     elif not outcomes:
-        show.talk("no such tasks")
+        printing.talk("no such tasks")
     return code_of(outcomes, code)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from blueque import why as words
-from blueque.cli import show
+from blueque.cli import printing
+from blueque.cli import why_text as words
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.tasks import as_item, find_one
 
@@ -33,12 +33,12 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
         item = as_item(its.task, its.now) | {
             "line": its.line, "before": its.before, "line_length": its.length, "higher": its.higher, "beside": its.beside
         }
-        show.print_json("why", **show.times(now=its.now), item=item, reasons=[reason._asdict() for reason in found])
+        printing.print_json("why", **printing.times(now=its.now), item=item, reasons=[reason._asdict() for reason in found])
         return
-    show.print_wrapped(show.clean(words.headline(its)))
+    printing.print_wrapped(printing.clean(words.headline(its)))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "
-        show.print_wrapped(show.clean(reason.sentence), mark)
+        printing.print_wrapped(printing.clean(reason.sentence), mark)
         if reason.command is not None:
-            command = show.short_ids(show.clean(reason.command))
-            click.echo(f"{' ' * len(mark)}{show.paint(command, '', bold=True)}")
+            command = printing.short_ids(printing.clean(reason.command))
+            click.echo(f"{' ' * len(mark)}{printing.paint(command, '', bold=True)}")

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque.cli.show import clean, pieces
+from blueque.cli.printing import clean, pieces
 
 PAUSE = 0.1                                            # seconds between two drawings
 

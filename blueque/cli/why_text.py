@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.cli import show
+from blueque.cli import printing
 from blueque.cli.pace import usual_of
-from blueque.cli.show import count
+from blueque.cli.printing import count
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
@@ -45,12 +45,12 @@ def headline(its: Inquiry) -> str:
     """Return what the task is, since when, and how far from its turn."""
     task = its.task
     since = entered(task)
-    lasts = "" if since is None or task.status == "scheduled" else f" for {show.span(max(its.now - since, 0.0))}"
+    lasts = "" if since is None or task.status == "scheduled" else f" for {printing.span(max(its.now - since, 0.0))}"
     place = ""
     if task.status == "pending" and its.before is not None:
         place = f", number {its.before + 1} of {its.length} {_ALIKE}"
     verb = "has been" if lasts else "is"
-    return f"{show.short_id(task.id)} in {task.queue} {verb} {task.status}{lasts}{place}."
+    return f"{printing.short_id(task.id)} in {task.queue} {verb} {task.status}{lasts}{place}."
 
 
 def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
@@ -88,7 +88,7 @@ def _ended(task: Task) -> Reason:
 
 def _held(its: Inquiry) -> Iterator[Reason]:
     task, node = its.task, next((one for one in its.nodes if one.id == its.task.node), None)
-    who = show.short_node(task.node or "nobody")
+    who = printing.short_node(task.node or "nobody")
     if task.status == "started":
         if process.is_gone(task.pid or 0, task.fields):
             yield _process_gone(task, node)
@@ -100,7 +100,7 @@ def _held(its: Inquiry) -> Iterator[Reason]:
             sentence = f"It does not tell how far it is. {usual.capitalize()}: half of those of its queue of late."
             yield Reason("usual", sentence)
         if task.cancel is not None:
-            asked = show.span(its.now - task.cancel)
+            asked = printing.span(its.now - task.cancel)
             yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
     else:
         yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
@@ -110,7 +110,7 @@ def _held(its: Inquiry) -> Iterator[Reason]:
         yield Reason("draining", "That listener takes nothing new: it ends this task, and leaves.")
     elif node is None or node.state not in (*_TAKES, "paused"):
         state = "not known any more" if node is None else node.state
-        seen = f", last seen {show.span(node.seen)} ago" if node is not None and node.seen is not None else ""
+        seen = f", last seen {printing.span(node.seen)} ago" if node is not None and node.seen is not None else ""
         sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
         host = (task.node or "").rpartition("_")[0] or "its host"
         yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
@@ -122,13 +122,13 @@ def _process_gone(task: Task, node: Node | None) -> Reason:
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: a listener of {task.queue} here with its spool does that."
         return Reason("process_gone", sentence, hints.serve(task.queue or ""))
-    sentence = f"{what}: its listener {show.short_node(node.id)} does that at its next beat. If it stays so, restart"
+    sentence = f"{what}: its listener {printing.short_node(node.id)} does that at its next beat. If it stays so, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
 
 def _silent(its: Inquiry, node: Node) -> Reason:
     """Say of a listener with a task, which others have not found dead yet, what speaks for it."""
-    seen = f", last seen {show.span(node.seen)} ago" if node.seen is not None else ""
+    seen = f", last seen {printing.span(node.seen)} ago" if node.seen is not None else ""
     if is_process_gone(node):
         sentence = f"The process of that listener is gone from this host{seen}. The next listener of {node.queue} here with"
         more = "its spool adopts the task; others see to it when its lease is over."
@@ -157,17 +157,17 @@ def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
     if eta is None:
         yield Reason("overdue", "It is scheduled, and nobody knows for when.", "blueque doctor")
     elif eta > its.now:
-        yield Reason("scheduled", f"It is scheduled for {show.stamp(eta, is_utc)}, in {show.span(eta - its.now)}:"
+        yield Reason("scheduled", f"It is scheduled for {printing.stamp(eta, is_utc)}, in {printing.span(eta - its.now)}:"
                      " a scheduler or a listener of its queue puts it in line then.")
     elif its.now - eta > (OVERDUE if puts_in_line(its.nodes) else LATE):
-        yield Reason("overdue", f"It is overdue by {show.span(its.now - eta)}: no scheduler has put it in line, and no"
+        yield Reason("overdue", f"It is overdue by {printing.span(its.now - eta)}: no scheduler has put it in line, and no"
                      " listener of its queue.", "blueque-scheduler")
     else:
-        yield Reason("due", f"It is due since {show.span(its.now - eta)}: a scheduler or listener puts it in line now.")
+        yield Reason("due", f"It is due since {printing.span(its.now - eta)}: a scheduler or listener puts it in line now.")
 
 
 def _popped(node: Node) -> Reason:
-    who = show.short_node(node.id)
+    who = printing.short_node(node.id)
     return Reason("popped", f"{who} has taken it from its line and not reserved it yet; that listener is {node.state}. If it"
                   " has died just then, others find that out and put the task back.")
 
@@ -175,7 +175,7 @@ def _popped(node: Node) -> Reason:
 def _pause(its: Inquiry) -> Iterator[Reason]:
     if its.pause is None:
         return
-    since = "" if its.pause.since is None else f" for {show.span(max(its.now - its.pause.since, 0.0))}"
+    since = "" if its.pause.since is None else f" for {printing.span(max(its.now - its.pause.since, 0.0))}"
     why = f": {its.pause.reason}" if its.pause.reason else ""
     sentence = f"Queue {its.task.queue} {'has been' if since else 'is'} paused{since} by {its.pause.by or 'somebody'}{why}."
     yield Reason("paused", sentence, hints.of_queue("resume", its.task.queue or ""))
@@ -209,11 +209,11 @@ def _list_of(its: Inquiry, ids: Sequence[str]) -> str:
 def _of_one(its: Inquiry, task_id: str) -> str:
     task = its.tasks.get(task_id)
     if task is None or task.status not in HELD:
-        return f"{show.short_id(task_id)}, which does not run any more"
+        return f"{printing.short_id(task_id)}, which does not run any more"
     since = entered(task)
-    lasts = "" if since is None else f" for {show.span(max(its.now - since, 0.0))}"
+    lasts = "" if since is None else f" for {printing.span(max(its.now - since, 0.0))}"
     other = f" of queue {task.queue}" if task.queue != its.task.queue else ""
-    return f"{show.short_id(task_id)}{other} on {show.short_node(task.node or '?')}{lasts}"
+    return f"{printing.short_id(task_id)}{other} on {printing.short_node(task.node or '?')}{lasts}"
 
 
 def _listeners(its: Inquiry) -> Iterator[Reason]:
@@ -246,7 +246,7 @@ def _last_seen(its: Inquiry) -> str:
         return ""
     age, node = seen[0]
     others = f" {count(len(its.nodes), 'listener')} of it take nothing:" if len(its.nodes) > 1 else ""
-    return f"{others} {show.short_node(node.id)} is {node.state}, and was seen {show.span(age)} ago."
+    return f"{others} {printing.short_node(node.id)} is {node.state}, and was seen {printing.span(age)} ago."
 
 
 def _resources(its: Inquiry) -> Iterator[Reason]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit import server_check
-from blueque.cli import show
-from blueque.cli.show import count
+from blueque.cli import printing
+from blueque.cli.printing import count
 from blueque.queries.feeds import state_of
 from blueque.text import hints
 from blueque.text.eta import roughly
@@ -79,7 +79,7 @@ def pause_words(line: Line, now: float) -> str:
     """Return for how long, by whom and why: for 3 h 12 m by ada: deploy."""
     if line.pause is None:
         return "-"
-    since = "" if line.pause.since is None else f"for {show.span(max(now - line.pause.since, 0.0))} "
+    since = "" if line.pause.since is None else f"for {printing.span(max(now - line.pause.since, 0.0))} "
     return f"{since}by {line.pause.by or 'somebody'}{f': {line.pause.reason}' if line.pause.reason else ''}"
 
 
@@ -94,11 +94,11 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     """Yield the hosts whose clocks are ahead of that of Redis."""
     hosts: dict[str, float] = {}
     for node, seconds in ahead.items():
-        host = show.short_node(node).rpartition("_")[0]
+        host = printing.short_node(node).rpartition("_")[0]
         hosts[host] = max(seconds, hosts.get(host, 0.0))
     wrong = {host: seconds for host, seconds in sorted(hosts.items()) if seconds > server_check.SKEW}
     for host, seconds in list(wrong.items())[:MOST]:
-        sentence = f"the clock of {host} is ahead of that of Redis, by {show.span(seconds)} or more"
+        sentence = f"the clock of {host} is ahead of that of Redis, by {printing.span(seconds)} or more"
         yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
     if len(wrong) > MOST:
         yield Concern("listeners", "clock", f"{len(wrong) - MOST} more hosts with a clock that is ahead", "blueque node ls")
@@ -114,8 +114,8 @@ def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern
             yield Concern(line.queue, state, _of_silence(states[state]), _about_silent(line, states[state]))
     yield from _of_failures(line)
     if line.overdue:
-        late = f"is overdue by {show.span(line.overdue_for)}" if line.overdue == 1 else (
-            f"are overdue by up to {show.span(line.overdue_for)}"
+        late = f"is overdue by {printing.span(line.overdue_for)}" if line.overdue == 1 else (
+            f"are overdue by up to {printing.span(line.overdue_for)}"
         )
         who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
         what = "it" if line.overdue == 1 else "them"
@@ -129,8 +129,8 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
             f"{count(len(states[state]), 'listener')} {state}"
             for state in ("silent", "draining", "paused") if state in states
         ]
-        waits = f"{line.pending} pending, oldest waits {show.span(line.oldest)}"
-        why = f"blueque why {show.short_id(line.first)}" if line.first else hints.serve(line.queue)
+        waits = f"{line.pending} pending, oldest waits {printing.span(line.oldest)}"
+        why = f"blueque why {printing.short_id(line.first)}" if line.first else hints.serve(line.queue)
         yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)
     if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
         waits = f", and {line.pending} pending" if line.pending else ""
@@ -142,7 +142,7 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
-        yield Concern(line.queue, "never_fits", what, f"blueque why {show.short_id(misfit.first)}")
+        yield Concern(line.queue, "never_fits", what, f"blueque why {printing.short_id(misfit.first)}")
 
 
 def _of_failures(line: Line) -> Iterator[Concern]:
@@ -152,7 +152,7 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         yield Concern(line.queue, "lost", how_many, f"blueque requeue --failed {queue} --error-type lost")
     failed = f"blueque ls --queue {queue} --state failed"
     if line.poison:
-        command = f"blueque show {show.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
+        command = f"blueque show {printing.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
         sentence = f"{_count_of(line.poison, line)} poison in the last day, lost too often to be tried again"
         yield Concern(line.queue, "poison", sentence, command)
     if line.failing:
@@ -165,8 +165,8 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
     """Yield the running tasks without progress."""
     for task in tasks[:MOST]:
         since = now - (task.progress_at or now)
-        sentence = f"{show.short_id(task.id)} has told no progress for {show.span(since)}"
-        yield Concern(queue, "no_progress", sentence, f"blueque logs {show.short_id(task.id)}")
+        sentence = f"{printing.short_id(task.id)} has told no progress for {printing.span(since)}"
+        yield Concern(queue, "no_progress", sentence, f"blueque logs {printing.short_id(task.id)}")
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
         yield Concern(queue, "no_progress", f"{len(tasks) - MOST} more without progress for an hour or longer", command)
@@ -176,7 +176,7 @@ def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iter
     """Yield the tasks that run much longer than most of their queue have."""
     long = [task for task in tasks if task.started is not None and now - task.started > TIMES * tail + LATER]
     for task in long[:MOST]:
-        name, ran = show.short_id(task.id), show.span(now - (task.started or now))
+        name, ran = printing.short_id(task.id), printing.span(now - (task.started or now))
         sentence = f"{name} has run for {ran}; 19 of 20 here took {roughly(tail)} at most"
         yield Concern(queue, "long_run", sentence, f"blueque show {name}")
     if len(long) > MOST:
@@ -188,10 +188,10 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
     """Yield the feeds of a queue that stand still and might have been forgotten."""
     for record in records:
         state, since = state_of(record, now)
-        stands = f"feed {record['feed']} has stood still for {show.span(None if since is None else now - since)}"
+        stands = f"feed {record['feed']} has stood still for {printing.span(None if since is None else now - since)}"
         command = hints.of_queue("feeds", record["queue"])
         if state == "silent":
-            sentence = f"{stands}, {show.short_node(record.get('node', '?'))} is silent"
+            sentence = f"{stands}, {printing.short_node(record.get('node', '?'))} is silent"
             yield Concern(record["queue"], "feed_silent", sentence, command)
         has_begun = record.get("rows", "0") != "0"     # else a mistyped path, mostly
         if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
@@ -202,14 +202,14 @@ def _of_silence(nodes: Sequence[Node]) -> str:
     held = sum(len(node.held) for node in nodes)
     tasks = f", with {count(held, 'task')}" if held else ""
     if len(nodes) == 1:
-        return f"listener {show.short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
+        return f"listener {printing.short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
     return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
 
 
 def _about_silent(line: Line, nodes: Sequence[Node]) -> str:
     if any(node.held for node in nodes):
         return f"{hints.serve(line.queue)}, on that host with its spool"
-    return f"blueque node show {shlex.quote(show.short_node(nodes[0].id))}" if len(nodes) == 1 else "blueque node ls"
+    return f"blueque node show {shlex.quote(printing.short_node(nodes[0].id))}" if len(nodes) == 1 else "blueque node ls"
 
 
 def _count_of(ids: Sequence[str], line: Line) -> str:
