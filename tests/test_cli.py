@@ -1173,7 +1173,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
     code = """if True:
         import contextlib, io, os, sys
         from blueque.cli import main, listener, scheduler
-        from blueque.cli.completion import answer
+        from blueque.cli.verbs.completion import answer
         from blueque.cli.failure import Failure
 
         dear = {

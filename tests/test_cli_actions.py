@@ -20,11 +20,11 @@ from running import Programs, until
 from test_cli import NODE, PROGRAM, enqueue, fail, start
 
 from blueque import protocol
-from blueque.cli import cancel as cancel_verb
 from blueque.cli import consent
 from blueque.cli.failure import Failure
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.cli.verbs import cancel as cancel_verb
 from blueque.model import keys
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"

@@ -174,7 +174,7 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
 
 
 def test_what_others_change_meanwhile_is_counted(cli, url, shelf, capsys):
-    from blueque.cli import archive as verb
+    from blueque.cli.verbs import archive as verb
 
     done = archives.Archived(QUEUE, str(shelf), ("b",), (), 10, 8, 2.0)
     verb._print_text(done, None)

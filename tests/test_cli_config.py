@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from blueque import protocol
-from blueque.cli import failure, help
-from blueque.cli.completion import SHELLS, answer
+from blueque.cli import failure
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.cli.verbs import help
+from blueque.cli.verbs.completion import SHELLS, answer
 from blueque.config import toml_file
 from blueque.model.states import FINISHED
 from blueque.queries.listing import STATUSES

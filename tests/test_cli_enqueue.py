@@ -321,7 +321,7 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
         return CliRunner().invoke(blueque, ["enqueue", *arguments], obj=Invocation(url=url), catch_exceptions=False).stderr
 
     assert said("vidoe") == ""
-    monkeypatch.setattr("blueque.cli.enqueue._is_watched", lambda: True)
+    monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
     command = "blueque-listener vidoe"
     assert said("vidoe") == f"No listener serves vidoe yet, so it waits. Start one: {command}\n"
     assert said("vidoe", "--in", "2h") == ""
@@ -330,7 +330,7 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
 
 def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
-    monkeypatch.setattr("blueque.cli.run._follow", lambda client, task_id, output: client.get_task(task_id))
+    monkeypatch.setattr("blueque.cli.verbs.run._follow", lambda client, task_id, output: client.get_task(task_id))
 
     said = CliRunner().invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False).stderr
 

@@ -14,7 +14,7 @@ from test_cli import NODE, PROGRAM, enqueue, fail, start
 from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
 from blueque import protocol
-from blueque.cli.export import CSV_COLUMNS
+from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
 
 

@@ -22,7 +22,7 @@ import pytest
 from running import ECHO, Program, Programs, clean_environment, until
 
 from blueque.backlog.progress import FeedProgress
-from blueque.cli import feed as cli_feed
+from blueque.cli.verbs import feed as cli_feed
 from blueque.model import keys
 
 FEED = keys.feed("video", "f")

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from blueque.cli.failure import REFUSED, USAGE
-from blueque.cli.init import KINDS
 from blueque.cli.main import blueque
+from blueque.cli.verbs.init import KINDS
 
 ROOT = Path(__file__).parent.parent
 

@@ -14,9 +14,9 @@ from test_cli import NODE, enqueue, fail, start
 from test_cli_actions import environ  # noqa: F401  # fixture
 
 from blueque import __version__, protocol
-from blueque.cli import help as words
 from blueque.cli.main import _SYNONYMS, _VERBS, blueque
 from blueque.cli.options import Invocation
+from blueque.cli.verbs import help as words
 
 
 @pytest.mark.parametrize("word", [*words.STATES, *words.LISTENERS, *words.WORDS])

@@ -18,12 +18,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from blueque import Client
-from blueque.cli.archive import archive
 from blueque.cli.listener import command as listener
 from blueque.cli.main import blueque
-from blueque.cli.metrics import collector, metrics
 from blueque.cli.options import Invocation
 from blueque.cli.scheduler import command as scheduler
+from blueque.cli.verbs.archive import archive
+from blueque.cli.verbs.metrics import collector, metrics
 from blueque.metrics.server import Exporter
 from blueque.model.units import parse_duration, parse_size
 from blueque.node import registry

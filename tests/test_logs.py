@@ -18,9 +18,9 @@ from running import Programs, outcome, patched, until
 from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
-from blueque.cli.logs import _look, _Printer, _Wanted, logs
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.cli.verbs.logs import _look, _Printer, _Wanted, logs
 from blueque.errors import NotOwner
 from blueque.model import keys
 from blueque.model.log_line import Line

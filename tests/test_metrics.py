@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
 from blueque import Client, InvalidInput, __version__, protocol
-from blueque.cli.metrics import collector
+from blueque.cli.verbs.metrics import collector
 from blueque.metrics import prometheus_text
 from blueque.metrics import server as exporter
 from blueque.metrics.prometheus_text import BOUNDS, Family, Sample

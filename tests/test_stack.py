@@ -11,7 +11,7 @@ from running import Programs, outcome, patched, until
 from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque.cli import log_files
-from blueque.cli import stack as cli_stack
+from blueque.cli.verbs import stack as cli_stack
 from blueque.spool.attempt import Attempt
 from blueque.task_process import stack_dump as stacks
 
@@ -172,9 +172,9 @@ def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client
 def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
     from click.testing import CliRunner
 
-    from blueque.cli import stack
     from blueque.cli.failure import Failure
     from blueque.cli.options import Invocation
+    from blueque.cli.verbs import stack
 
     monkeypatch.setattr(stack, "PATIENCE", 0.3)
     task_id = queue.enqueue("in")
@@ -191,8 +191,8 @@ def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
 def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(monkeypatch, queue, cli, url):
     from click.testing import CliRunner
 
-    from blueque.cli import stack
     from blueque.cli.options import Invocation
+    from blueque.cli.verbs import stack
 
     task_id = queue.enqueue("in")
     cli.hset(f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"})

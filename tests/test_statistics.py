@@ -16,7 +16,7 @@ from hypothesis import settings as settings_of_hypothesis
 from blueque import Client, InvalidInput, InvalidType, protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
-from blueque.cli.stats import drawn
+from blueque.cli.verbs.stats import drawn
 from blueque.config.toml_file import parse
 from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units

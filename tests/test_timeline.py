@@ -11,7 +11,7 @@ import pytest
 from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
-from blueque.cli.timeline import _BY, _narrowed, draw
+from blueque.cli.verbs.timeline import _BY, _narrowed, draw
 from blueque.queries.history import Event
 from blueque.queries.timeline import Run, Timeline, over
 

@@ -16,46 +16,46 @@ from blueque.errors import RedisAway
 
 # name: (module, its command)
 _VERBS = {
-    "status": ("blueque.cli.status", "status"),
-    "ls": ("blueque.cli.ls", "ls"),
-    "show": ("blueque.cli.tasks", "show_task"),
-    "why": ("blueque.cli.why", "why"),
-    "logs": ("blueque.cli.logs", "logs"),
-    "top": ("blueque.cli.top", "top"),
-    "stack": ("blueque.cli.stack", "stack"),
-    "history": ("blueque.cli.history", "history"),
-    "timeline": ("blueque.cli.timeline", "timeline"),
-    "stats": ("blueque.cli.stats", "stats"),
-    "failures": ("blueque.cli.failures", "failures"),
-    "metrics": ("blueque.cli.metrics", "metrics"),
-    "doctor": ("blueque.cli.doctor", "doctor"),
-    "enqueue": ("blueque.cli.enqueue", "enqueue"),
-    "run": ("blueque.cli.run", "run_task"),
-    "wait": ("blueque.cli.wait", "wait"),
-    "feed": ("blueque.cli.feed", "feed"),
-    "feeds": ("blueque.cli.feeds", "feeds"),
-    "cancel": ("blueque.cli.cancel", "cancel"),
-    "requeue": ("blueque.cli.requeue", "requeue"),
-    "delete": ("blueque.cli.deletion", "delete"),
-    "prune": ("blueque.cli.deletion", "prune"),
-    "priority": ("blueque.cli.waiting", "priority"),
-    "first": ("blueque.cli.waiting", "first"),
-    "move": ("blueque.cli.waiting", "move"),
-    "queue": ("blueque.cli.queue", "queue"),
-    "pause": ("blueque.cli.queues", "pause"),
-    "resume": ("blueque.cli.queues", "resume"),
-    "limit": ("blueque.cli.queues", "limit"),
-    "runs": ("blueque.cli.runs", "runs"),
-    "gc": ("blueque.cli.runs", "gc"),
-    "node": ("blueque.cli.node", "node"),
-    "schedule": ("blueque.cli.schedule", "schedule"),
-    "export": ("blueque.cli.export", "export"),
-    "archive": ("blueque.cli.archive", "archive"),
-    "progress": ("blueque.cli.telling", "progress"),
-    "config": ("blueque.cli.config", "config"),
-    "init": ("blueque.cli.init", "init"),
-    "completion": ("blueque.cli.completion", "completion"),
-    "help": ("blueque.cli.help", "help_verb"),
+    "status": ("blueque.cli.verbs.status", "status"),
+    "ls": ("blueque.cli.verbs.ls", "ls"),
+    "show": ("blueque.cli.verbs.show", "show_task"),
+    "why": ("blueque.cli.verbs.why", "why"),
+    "logs": ("blueque.cli.verbs.logs", "logs"),
+    "top": ("blueque.cli.verbs.top", "top"),
+    "stack": ("blueque.cli.verbs.stack", "stack"),
+    "history": ("blueque.cli.verbs.history", "history"),
+    "timeline": ("blueque.cli.verbs.timeline", "timeline"),
+    "stats": ("blueque.cli.verbs.stats", "stats"),
+    "failures": ("blueque.cli.verbs.failures", "failures"),
+    "metrics": ("blueque.cli.verbs.metrics", "metrics"),
+    "doctor": ("blueque.cli.verbs.doctor", "doctor"),
+    "enqueue": ("blueque.cli.verbs.enqueue", "enqueue"),
+    "run": ("blueque.cli.verbs.run", "run_task"),
+    "wait": ("blueque.cli.verbs.wait", "wait"),
+    "feed": ("blueque.cli.verbs.feed", "feed"),
+    "feeds": ("blueque.cli.verbs.feeds", "feeds"),
+    "cancel": ("blueque.cli.verbs.cancel", "cancel"),
+    "requeue": ("blueque.cli.verbs.requeue", "requeue"),
+    "delete": ("blueque.cli.verbs.delete", "delete"),
+    "prune": ("blueque.cli.verbs.delete", "prune"),
+    "priority": ("blueque.cli.verbs.priority", "priority"),
+    "first": ("blueque.cli.verbs.priority", "first"),
+    "move": ("blueque.cli.verbs.priority", "move"),
+    "queue": ("blueque.cli.verbs.queue", "queue"),
+    "pause": ("blueque.cli.verbs.pause", "pause"),
+    "resume": ("blueque.cli.verbs.pause", "resume"),
+    "limit": ("blueque.cli.verbs.pause", "limit"),
+    "runs": ("blueque.cli.verbs.runs", "runs"),
+    "gc": ("blueque.cli.verbs.runs", "gc"),
+    "node": ("blueque.cli.verbs.node", "node"),
+    "schedule": ("blueque.cli.verbs.schedule", "schedule"),
+    "export": ("blueque.cli.verbs.export", "export"),
+    "archive": ("blueque.cli.verbs.archive", "archive"),
+    "progress": ("blueque.cli.verbs.progress", "progress"),
+    "config": ("blueque.cli.verbs.config", "config"),
+    "init": ("blueque.cli.verbs.init", "init"),
+    "completion": ("blueque.cli.verbs.completion", "completion"),
+    "help": ("blueque.cli.verbs.help", "help_verb"),
 }
 # The verbs in the order of the help, with what each does: the help loads none of them.
 _GROUPS = {
@@ -196,7 +196,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from blueque.cli.status import print_status  # here: --help does without
+    from blueque.cli.verbs.status import print_status  # here: --help does without
 
     try:
         print_status(invocation, as_json=False)
@@ -209,7 +209,7 @@ def main() -> None:
     """Run the blueque program."""
     gc.set_threshold(100_000)                          # most of what a verb makes stays until its end, a moment later
     if "_BLUEQUE_COMPLETE" in os.environ:              # a shell asks: what could come next?
-        from blueque.cli.completion import answer  # here: all else does without
+        from blueque.cli.verbs.completion import answer  # here: all else does without
 
         sys.exit(answer(blueque, os.environ["_BLUEQUE_COMPLETE"]))
     run(blueque, "blueque")

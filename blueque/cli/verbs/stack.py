@@ -13,9 +13,9 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, TIMED_OUT, Failure
-from blueque.cli.logs import harmless
 from blueque.cli.options import Invocation, pass_invocation, shared_options
-from blueque.cli.tasks import find_one
+from blueque.cli.verbs.logs import harmless
+from blueque.cli.verbs.show import find_one
 from blueque.model.log_line import OURS
 from blueque.task_process.stack_dump import WORDS
 

@@ -13,7 +13,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import note
-from blueque.cli.tasks import as_item
+from blueque.cli.verbs.show import as_item
 
 if TYPE_CHECKING:
     from blueque.client import Client

@@ -12,7 +12,7 @@ from blueque.cli.actions import choose
 from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.tasks import as_item
+from blueque.cli.verbs.show import as_item
 from blueque.errors import WaitTimedOut
 
 if TYPE_CHECKING:

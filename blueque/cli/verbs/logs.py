@@ -17,7 +17,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import progress_words, with_share
 from blueque.cli.progress_line import Line
-from blueque.cli.tasks import find_one
+from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
 from blueque.queries.task_log import LogLine, Place

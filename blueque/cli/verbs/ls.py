@@ -12,7 +12,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import COLUMNS, USUAL, chosen
-from blueque.cli.tasks import as_item
+from blueque.cli.verbs.show import as_item
 from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, HELD
 from blueque.model.units import parse_duration

@@ -7,7 +7,7 @@ import click
 from blueque.cli import printing
 from blueque.cli import why_text as words
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
-from blueque.cli.tasks import as_item, find_one
+from blueque.cli.verbs.show import as_item, find_one
 
 
 @click.command()

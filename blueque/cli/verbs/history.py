@@ -13,7 +13,7 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.tasks import find_one
+from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
 from blueque.system.outage import Trouble
 from blueque.text.format import span

@@ -19,7 +19,7 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
 from blueque.cli.states import state_option
-from blueque.cli.tasks import as_item
+from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, STATUSES
 from blueque.queries.listing import entered
 

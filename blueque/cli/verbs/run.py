@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.enqueue import parameters_of, remark, warn_of_nobody
 from blueque.cli.facts import contents
 from blueque.cli.failure import NOT_COMPLETE
-from blueque.cli.logs import PACE, harmless
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
-from blueque.cli.tasks import as_item
-from blueque.cli.wait import detached, tell_ending
+from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_nobody
+from blueque.cli.verbs.logs import PACE, harmless
+from blueque.cli.verbs.show import as_item
+from blueque.cli.verbs.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
 from blueque.queries.task_log import LogLine, Place

@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.stats import days_option
+from blueque.cli.verbs.stats import days_option
 from blueque.queries.failures import UNKNOWN, Kind
 from blueque.text import hints
 

@@ -10,9 +10,9 @@ import click
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
-from blueque.cli.nodes import node_ls, node_show
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
+from blueque.cli.verbs.node_list import node_ls, node_show
 
 if TYPE_CHECKING:
     from blueque.listener.orders import Listeners, Told

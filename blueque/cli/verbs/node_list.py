@@ -13,7 +13,7 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import chosen
-from blueque.cli.tasks import as_item
+from blueque.cli.verbs.show import as_item
 from blueque.queries.listeners import Node, find_named
 from blueque.text import hints
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.cli import feeds, printing
+from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
+from blueque.cli.verbs import feeds
 from blueque.errors import RunDropped, WrongRun
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.deletion import dry_run_option
 from blueque.cli.failure import ATTENTION, REFUSED, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
-from blueque.cli.queues import limit, pause, resume
 from blueque.cli.states import state_option
+from blueque.cli.verbs.delete import dry_run_option
+from blueque.cli.verbs.pause import limit, pause, resume
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
