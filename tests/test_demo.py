@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from blueque import Client, Task
-from blueque.demo import measure, shape
-from blueque.demo_main import MISSING, TOP, find_packages, verify
-from blueque.demo_programs import WentWrong, open_server_in_memory
+from blueque.demo.handler import measure, shape
+from blueque.demo.main import MISSING, TOP, find_packages, verify
+from blueque.demo.programs import WentWrong, open_server_in_memory
 
-COMMAND = [sys.executable, "-P", "-m", "blueque.demo"]
+COMMAND = [sys.executable, "-P", "-m", "blueque.demo.handler"]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def environ(server, tmp_path) -> dict[str, str]:
     for name, arguments in {"python": [], **{name: ["-m", module] for name, module in MODULES.items()}}.items():
         _write_program(programs / name, f'exec {PYTHON} {" ".join(arguments)} "$@"')
     # Not by the name redis-cli: that is this very program.
-    ask = "import sys; from blueque.demo_programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
+    ask = "import sys; from blueque.demo.programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
     _write_program(programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"')
     return {
         **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),

@@ -1,4 +1,4 @@
-"""The demo's handler. As a program, `python -m blueque.demo`, the demo itself, which is in demo_main.py.
+"""The demo's handler. As a program, `python -m blueque.demo.handler`, the demo itself, which is in demo_main.py.
 
 The task processes import this module: it stays small.
 """
@@ -66,6 +66,6 @@ def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)       # leave without a traceback while there is nothing to clean up
-    from blueque.demo_main import main  # here: no task process needs it
+    from blueque.demo.main import main  # here: no task process needs it
 
     sys.exit(main())

@@ -1,6 +1,6 @@
 """The second act of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads what came of it.
 
-A program of its own, `python -m blueque.demo_pipeline URL DIRECTORY REPORT`, written as one would write one's own.
+A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as one would write one's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import blueque.spark as bs
 from blueque.client import Client
-from blueque.demo_programs import Progress, WentWrong
+from blueque.demo.programs import Progress, WentWrong
 from blueque.errors import BluequeError
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]
 
 def open_server_in_memory(stack: contextlib.ExitStack, directory: Path) -> int:
     told = directory / "port"
-    code = "import sys; from blueque.demo_programs import serve_in_memory; serve_in_memory(sys.argv[1])"
+    code = "import sys; from blueque.demo.programs import serve_in_memory; serve_in_memory(sys.argv[1])"
     server = Program("in-memory server", ["-c", code, str(told)], directory, [signal.SIGKILL])
     stack.callback(server.stop)
     deadline = time.monotonic() + START_TIMEOUT

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from blueque.client import Client
-from blueque.demo_programs import (
+from blueque.demo.programs import (
     Interrupted,
     Interrupts,
     Program,
@@ -129,7 +129,7 @@ def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> 
 
 def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
     arguments = [
-        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
+        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo.handler:measure", "--slots", str(SLOTS),
         "--redis-url", url, "--spool", str(directory / "spool"), "--grace", "2s",
     ]
     # The second order: do not wait for what still runs.
@@ -144,7 +144,7 @@ def _run_pipeline(
     """Have the second act done, a program of its own, which needs Java."""
     print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
     sys.stdout.flush()
-    arguments = ["-m", "blueque.demo_pipeline", url, str(directory), str(Path.cwd() / REPORT)]
+    arguments = ["-m", "blueque.demo.pipeline", url, str(directory), str(Path.cwd() / REPORT)]
     pipeline = Program("pipeline", arguments, directory, [signal.SIGTERM], is_shown=True)
     stack.callback(pipeline.stop)
     while (code := pipeline.code()) is None:
