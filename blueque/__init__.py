@@ -1,8 +1,15 @@
 """Blueque: a queue for tasks that run from minutes to days, on plain Redis.
 
-To read the code, start with docs/protocol.md and keys.py; then protocol/ (every change to Redis), queue.py, listener.py
-and processor.py (what users hold), recovery.py (who is dead, and what then), slot.py (one listener at work),
-task_process.py (what runs a task), listener_main.py, master.py and scheduler.py (the daemons), cli/ (the commands).
+Which room answers which question; each imports only from those above it:
+
+    model/ text/ system/                what a task is; how things are written; the operating system
+    connection/ config/ spool/          the way to Redis; blueque.toml; the files of one attempt
+    protocol/ queries/ tables/          every change in Redis; every read; tasks as Arrow tables
+    producer/ backlog/ listener/        Queue; feeding files; Listener and Processor
+    recovery/ audit/ metrics/           dead listeners; doctor; Prometheus
+    client.py                           Client, which builds Queue, Listener, Processor (here) and Task (in model/)
+    task_process/ node/ scheduler.py    what runs a task; the daemon on a node; tasks that are due
+    report/ archives/ spark/ cli/ demo/ pipelines and commands
 """
 
 import importlib as _importlib

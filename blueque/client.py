@@ -60,7 +60,7 @@ class Client:
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: how long, in seconds, a call tries again when Redis does not answer.
     max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
-    config: a blueque.toml, or `blueque.config.toml_file.load()` for the one that is found: its address and its limit go before the
+    config: a blueque.toml, or `blueque.config.load()` for the one that is found: its address and its limit go before the
         defaults, and tasks get what it says of their queue: retry, limits, resources.
     options: whatever else redis-py's `from_url` takes.
     """

@@ -98,7 +98,10 @@ clock = Clock()
 def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
-        for module in (blueque.producer.queue, blueque.listener.listener, blueque.listener.processor, blueque.listener.stale_holders, blueque.listener.peer_wakeup):
+        for module in (
+            blueque.producer.queue, blueque.listener.listener, blueque.listener.processor, blueque.listener.stale_holders,
+            blueque.listener.peer_wakeup,
+        ):
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.producer.queue, "uuid", clock))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))

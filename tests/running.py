@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.util
 import json
 import os
 import signal
@@ -311,13 +312,17 @@ def terminal() -> Iterator[Terminal]:
         opened.close()
 
 
-def patched(**modules: Mapping[str, Any]) -> dict[str, str]:
+def patched(constants: Mapping[str, Any]) -> dict[str, str]:
     """Return the environment of a program of ours in which constants have other values.
 
-    modules: of blueque, each with what to set in it: `publisher={"PACE": 0.05}`; of those in blueque.cli, `cli_logs`.
+    constants: by their places in the package: `{"node.reporter.PACE": 0.05}`.
     """
     path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "patched"), str(ROOT), os.environ.get("PYTHONPATH")]))
-    values = {f"blueque.{name.replace('cli_', 'cli.')}": constants for name, constants in modules.items()}
+    values: dict[str, dict[str, Any]] = {}
+    for place, value in constants.items():
+        module, _, constant = f"blueque.{place}".rpartition(".")
+        assert importlib.util.find_spec(module), f"there is no module {module}"
+        values.setdefault(module, {})[constant] = value
     return {"PYTHONPATH": path, "PATCHED_BY_TEST": json.dumps(values)}
 
 

@@ -42,7 +42,7 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 @pytest.fixture
 def programs(url, tmp_path):
     # A master would let a second pass before it replaces a listener that has not lived for as long.
-    with Programs(url, tmp_path, patched(master={"_YOUNG": 0.1})) as programs:
+    with Programs(url, tmp_path, patched({"node.master._YOUNG": 0.1})) as programs:
         programs.write(WORK)
         yield programs
 

@@ -336,7 +336,7 @@ class SmallDisk:
         tried = subprocess.run([*unshare, *mount, "true"], capture_output=True, text=True, check=False)
         if tried.returncode != 0:
             pytest.fail(f"this test needs a mount namespace, and {' '.join(unshare)} was refused: {tried.stderr.strip()}")
-        looks = patched(launching={"LOOK_FOR_ROOM": 0.4})
+        looks = patched({"node.launcher.LOOK_FOR_ROOM": 0.4})
         self.listener = programs.listener("work:run", before=(*unshare, *mount), environ=looks)
         self.root = Path(f"/proc/{self.listener.pid}/root{spool}")
 

@@ -1178,7 +1178,8 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
 
         dear = {
             "redis", "psutil", "asyncio", "ssl", "importlib.metadata", "multiprocessing", "pyarrow", "blueque.protocol",
-            "blueque.client", "blueque.connection.redis_py", "blueque.connection.plain", "blueque.producer.queue", "blueque.listener.listener",
+            "blueque.client", "blueque.connection.redis_py", "blueque.connection.plain",
+            "blueque.producer.queue", "blueque.listener.listener",
             "blueque.node.master", "blueque.recovery.judge", "blueque.queries.inspector", "blueque.queries.overview",
         }
 
@@ -1231,8 +1232,8 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
         "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.printing", "blueque.errors", "blueque.system.hosts", "blueque.model.units", "blueque.version", "blueque.text.format",
-        "blueque.model.wrong_types",
+        "blueque.cli.printing", "blueque.errors", "blueque.model", "blueque.model.units", "blueque.model.wrong_types",
+        "blueque.system", "blueque.system.hosts", "blueque.text", "blueque.text.format", "blueque.version",
     }
 
 

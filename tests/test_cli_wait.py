@@ -32,7 +32,7 @@ WORK = """
 @pytest.fixture
 def work(url, tmp_path, monkeypatch):
     monkeypatch.setattr("blueque.cli.verbs.run.PACE", 0.05)
-    with Programs(url, tmp_path, patched(publisher={"PACE": 0.05})) as programs:
+    with Programs(url, tmp_path, patched({"node.reporter.PACE": 0.05})) as programs:
         programs.write(WORK)
         yield programs
 

@@ -47,7 +47,8 @@ def test_the_help_of_a_command_imports_what_the_command_line_needs_and_no_more()
         "import sys; sys.argv = ['blueque', '--help']\n"
         "from blueque.cli.main import main\n"
         "try: main()\n"
-        "finally: print(len([name for name in sys.modules if name.startswith('blueque.')]), file=sys.stderr)"
+        "finally: print(len([name for name, module in sys.modules.items()\n"
+        "    if name.startswith('blueque.') and not hasattr(module, '__path__')]), file=sys.stderr)"
     )
 
     shown = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)

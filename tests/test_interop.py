@@ -397,7 +397,7 @@ def test_its_claim_orphan_as_another_user_takes_a_living_listener_of_ours_for_de
     registered(cli, 1)
     (node,) = cli.smembers("blueque_listeners_video")
     pretend = """
-import blueque.listener.listener
+import blueque.listener
 def refuse(pid, number):
     raise PermissionError(1, "Operation not permitted")
 os.kill = refuse

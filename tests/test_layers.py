@@ -1,12 +1,11 @@
-"""The layers of the house: imports point downward, and what belongs in one place is found nowhere else.
+"""The rooms of the package: imports point one way, and what belongs in one room stays there.
 
-A module that is missing in LAYERS fails the first test: decide where it belongs, and add it there.
+A new module lies in one of the rooms. A new room is added to ROOMS, with a docstring in its __init__.py.
 """
 
 from __future__ import annotations
 
 import ast
-import fnmatch
 import functools
 import re
 from collections.abc import Iterable, Iterator
@@ -18,46 +17,20 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "blueque"
 
-# From the bottom. A star stands for anything, "name.*" for a package and everything in it.
-LAYERS = {
-    "words": [
-        "columns", "commands", "defaults", "errors", "estimate", "exit_records", "exposition", "histogram", "json_text",
-        "keys", "limits",
-        "lines", "pauses", "log_line",
-        "redaction", "retry", "run_fields", "selection", "settings", "task_id", "toml_lines", "values", "verdicts",
-        "version", "wording", "wrong_types",
-    ],
-    "system": [
-        "address", "config", "connection", "client_connection", "socket_connection", "embedded", "logs", "proc", "process",
-        "arrow", "attempt", "backlog", "backlog_rows", "checkpoint_files", "gate", "gauge", "hosts", "json_rows", "notify",
-        "output", "parquet_rows", "plain_files", "printed", "resources", "roster", "signals", "spool", "spool_size", "tail",
-        "tree", "trouble", "log_writer",
-    ],
-    "data": [
-        "protocol.*", "task", "task_load", "inspector", "lookout", "nodes", "survey", "places", "picture", "invariants",
-        "line_invariants", "questions", "inquiry", "waiting", "census", "recheck", "audit", "checkup", "line_up",
-        "ended", "feeds", "frozen", "overview", "run_census", "task_log", "history", "timeline",
-        "run_record", "shapes", "snapshots", "tables",
-        "tracking", "watcher", "statistics", "failures", "metrics",
-    ],
-    "objects": [
-        "archives.*", "bulk", "batches", "rows", "runs", "staging", "leftovers", "client", "queue", "feed_chunks",
-        "feed_owner", "feed_progress", "feeder", "feeding", "listener", "listener_group", "listeners", "freeing",
-        "forwarding", "processor", "recovery", "recoveries", "purge", "retention", "doctor",
-    ],
-    "programs": [
-        "checkpoints", "orders", "publisher", "records", "work", "running_task", "task_process", "spawned", "spares",
-        "exporter", "rereading", "stack", "watch", "adoption", "upkeep", "attending", "slot", "launching", "forking_runner",
-        "import_ahead", "master", "listener_main", "scheduler", "telling", "demo", "demo_*", "report.*", "spark.*",
-    ],
-    "faces": ["cli.*", "attention", "why", "__main__"],
-    "contents": [""],                                  # blueque/__init__.py; nobody inside imports from it
-}
-IMPORT_REDIS_PY = ("client", "client_connection", "import_ahead")
-MAY_CHANGE_REDIS = ["protocol.*"]
+# The rooms, from the bottom: each imports from itself and from those above it in this list. docs/architecture.md says what
+# they are for, and so does the docstring of each.
+ROOMS = (
+    "errors", "version", "model", "text", "system", "connection", "config", "spool", "protocol", "queries", "tables",
+    "producer", "backlog", "listener", "recovery", "audit", "metrics", "client", "task_process", "node", "feeder",
+    "scheduler", "report", "archives", "spark", "cli", "demo", "__main__",
+    "",                                                # blueque/__init__.py; nothing inside imports from it
+)
+PROGRAMS = ("task_process", "node", "scheduler", "feeder", "report", "spark", "metrics", "demo")
+MAY_CHANGE_REDIS = ("protocol",)
 # The demo prints what a person may ask redis-cli.
-MAY_LOOK_AT_REDIS = [*LAYERS["data"], "address", "connection", "socket_connection", "demo", "demo_*"]
-MAY_HANDLE_PROCESSES = ["process", "signals", "tree", "embedded", *LAYERS["programs"]]
+MAY_READ_REDIS = ("protocol", "queries", "tables", "audit", "metrics", "connection", "demo")
+IMPORT_REDIS_PY = ("client", "connection.redis_py", "task_process.import_ahead")
+MAY_HANDLE_PROCESSES = ("system", *PROGRAMS)
 
 CHANGES = {
     "APPEND", "BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "COPY", "DEL", "EXPIRE", "FLUSHALL",
@@ -83,7 +56,7 @@ PROCESS_CALLS = {
 
 
 class Module(NamedTuple):
-    name: str                                          # as in LAYERS, without the package
+    name: str                                          # dotted, without the package
     path: Path
     tree: ast.Module
 
@@ -98,15 +71,13 @@ def modules() -> dict[str, Module]:
     return found
 
 
-def is_in(name: str, entries: Iterable[str]) -> bool:
-    return any(name == entry.removesuffix(".*") or fnmatch.fnmatchcase(name, entry) for entry in entries)
+def room(name: str) -> str:
+    return name.partition(".")[0]
 
 
-def layer(name: str) -> int:
-    for number, entries in enumerate(LAYERS.values()):
-        if is_in(name, entries):
-            return number
-    raise AssertionError(f"blueque/{name.replace('.', '/')} is in no layer: add it to LAYERS in {Path(__file__).name}")
+def position(name: str) -> int:
+    assert room(name) in ROOMS, f"blueque/{name.replace('.', '/')} is in no room: move it into one of {', '.join(ROOMS)}"
+    return ROOMS.index(room(name))
 
 
 def imports(module: Module) -> Iterator[tuple[str, int]]:
@@ -165,21 +136,24 @@ def places(found: Iterable[tuple[Module, int]]) -> list[str]:
     return [f"{module.path.relative_to(PACKAGE.parent)}:{line}" for module, line in found]
 
 
-def test_every_module_has_its_layer():
-    for name in modules():
-        layer(name)
+def test_every_room_says_what_it_is_for_and_where_to_begin():
+    for name, module in modules().items():
+        position(name)
+        if module.path.name == "__init__.py" and name in ROOMS and name != "":
+            docstring = ast.get_docstring(module.tree) or ""
+            assert "May import" in docstring and "Begin with" in docstring, module.path
 
 
 @pytest.mark.parametrize("name", modules())
-def test_imports_point_downward(name):
+def test_imports_point_to_rooms_above_in_the_list(name):
     module = modules()[name]
     if name == "":
         return
     for imported, line in imports(module):
-        assert layer(imported) <= layer(name), f"{module.path}:{line} imports blueque.{imported}, which is above it"
+        assert position(imported) <= position(name), f"{module.path}:{line} imports blueque.{imported}"
 
 
-def test_modules_of_one_layer_do_not_import_each_other_in_circles():
+def test_modules_do_not_import_each_other_in_circles():
     graph = {name: {imported for imported, _ in imports(module)} - {name} for name, module in modules().items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -191,18 +165,18 @@ def test_key_names_are_spelled_in_keys_only():
     assert places(
         (module, string.lineno)
         for module in modules().values()
-        if module.name != "keys"
+        if module.name != "model.keys"
         for string in strings(module.tree)
         if re.search("blueque_[a-z]", string.value)
     ) == []
 
 
-@pytest.mark.parametrize(("allowed", "words"), [(MAY_CHANGE_REDIS, CHANGES), (MAY_LOOK_AT_REDIS, LOOKS)])
+@pytest.mark.parametrize(("allowed", "words"), [(MAY_CHANGE_REDIS, CHANGES), (MAY_READ_REDIS, LOOKS)])
 def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
     assert places(
         (module, line)
         for module in modules().values()
-        if not is_in(module.name, allowed)
+        if room(module.name) not in allowed
         for word, line in sent_commands(module.tree)
         if word in words
     ) == []
@@ -210,7 +184,7 @@ def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
 
 def test_no_lua_and_no_sweep_over_all_keys_but_for_an_audit():
     for module in modules().values():
-        forbidden = LUA | SWEEPING if module.name != "census" else LUA
+        forbidden = LUA | SWEEPING if module.name != "audit.scan" else LUA
         for word, line in sent_commands(module.tree):
             assert word.upper() not in forbidden, f"{module.path}:{line} sends {word}"
         for node in ast.walk(module.tree):
@@ -218,7 +192,7 @@ def test_no_lua_and_no_sweep_over_all_keys_but_for_an_audit():
             assert not is_sweep and not is_method_call(node, METHODS), f"{module.path}:{node.lineno}: {ast.unparse(node)}"
 
 
-def test_processes_are_forked_signalled_and_waited_for_in_process_and_the_programs_only():
+def test_processes_are_forked_signalled_and_waited_for_in_system_and_the_programs_only():
     def is_use(node: ast.AST) -> bool:
         if isinstance(node, ast.Attribute):
             return isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in PROCESS_CALLS
@@ -229,13 +203,13 @@ def test_processes_are_forked_signalled_and_waited_for_in_process_and_the_progra
     assert places(
         (module, node.lineno)  # type: ignore[attr-defined]
         for module in modules().values()
-        if not is_in(module.name, MAY_HANDLE_PROCESSES)
+        if room(module.name) not in MAY_HANDLE_PROCESSES
         for node in ast.walk(module.tree)
         if is_use(node)
     ) == []
 
 
-def test_redis_py_is_imported_in_few_places_and_only_when_needed():
+def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_needed():
     """redis-py takes 125 ms to import, and a listener's forks would copy its memory."""
     found = []
     for module in modules().values():
@@ -255,7 +229,7 @@ def test_pyspark_is_imported_in_blueque_spark_only():
     assert places(
         (module, node.lineno)  # type: ignore[attr-defined]
         for module in modules().values()
-        if not is_in(module.name, ["spark.*", "demo_pipeline"])
+        if room(module.name) != "spark" and module.name != "demo.pipeline"
         for node in ast.walk(module.tree)
         if {"pyspark", "py4j"} & imported_packages(node)
     ) == []

@@ -18,7 +18,7 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
 @pytest.fixture
 def programs(url, tmp_path):
-    with Programs(url, tmp_path, patched(master={"_LOOK_AT_HELD": 0.1, "_YOUNG": 0.1})) as programs:
+    with Programs(url, tmp_path, patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})) as programs:
         programs.write(WORK)
         yield programs
 
@@ -117,7 +117,8 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$here" "$@"
 def outside_a_container(root):
     """Return a command that takes another out of the container in which the tests may run. root: a new directory."""
     command = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", NO_MARK, str(root)]
-    tell = [sys.executable, "-c", "import sys; from blueque.system.process import is_in_container; sys.exit(is_in_container())"]
+    code = "import sys; from blueque.system.process import is_in_container; sys.exit(is_in_container())"
+    tell = [sys.executable, "-c", code]
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     tried = subprocess.run([*command, *tell], capture_output=True, text=True, check=False, env=environ)
     if tried.returncode:

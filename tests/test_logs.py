@@ -77,7 +77,7 @@ WORK = """
 
 
 # Who looks seldom looks often here: what a test waits for comes sooner, and in the same order.
-QUICK = patched(publisher={"PACE": 0.05}, cli_logs={"PACE": 0.05})
+QUICK = patched({"node.reporter.PACE": 0.05, "cli.verbs.logs.PACE": 0.05})
 
 
 @pytest.fixture(autouse=True)

@@ -120,7 +120,7 @@ def test_a_listener_is_ready_without_redis_after_a_while_only(programs, tmp_path
         nobody.bind(("127.0.0.1", 0))
         away = Programs(f"redis://127.0.0.1:{nobody.getsockname()[1]}/0", tmp_path)
         with away:
-            environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), **patched(master={"_READY_AFTER": 1.5})}
+            environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), **patched({"node.master._READY_AFTER": 1.5})}
             listener = away.listener("work:run", environ=environ, is_awaited=False)
             listener.says("waiting")
             with pytest.raises(BlockingIOError):

@@ -281,7 +281,7 @@ def test_a_container_is_known_by_its_pids(host):
 
 def test_a_pid_namespace_of_its_own_is_a_container(tmp_path):
     (tmp_path / "proc").symlink_to("/proc")
-    code = f"import sys; from blueque import process; sys.exit(5 + process.is_in_container({{}}, {str(tmp_path)!r}))"
+    code = f"import sys; from blueque.system import process; sys.exit(5 + process.is_in_container({{}}, {str(tmp_path)!r}))"
 
     try:
         done = subprocess.run(["unshare", "--pid", "--fork", sys.executable, "-c", code], check=False)

@@ -191,7 +191,7 @@ class Site:
         path = self._path / "late"
         lines = [line.partition(" ") for line in path.read_text().splitlines()] if path.exists() else []
         names = {name for pid, _, name in lines if pids is None or int(pid) in pids}
-        return sorted(names - {"work by blueque/work.py:resolve"})     # the handler
+        return sorted(names - {"work by blueque/task_process/handlers.py:resolve"})     # the handler
 
     def _install(self, package: Path) -> None:
         """Have it be the package, at one blow: else an interpreter that just starts would find the one of these tests."""
@@ -342,7 +342,8 @@ def test_a_fresh_interpreter_runs_to_its_end_and_the_next_waits_for_a_package(pr
 
     # The interpreters that wait for a task came before the replacement; the next ones cannot even begin.
     following = [programs.client.get_queue("work").enqueue("complete", **options) for _ in range(6)]
-    until(lambda: len(listener.lines("No module named blueque.task_process.fresh_interpreter")) > 3, what="interpreters that cannot begin")
+    missing = "No module named"
+    until(lambda: len(listener.lines(missing)) > 3, what="interpreters that cannot begin")
     assert {run.task for run in ledger(programs)}.isdisjoint(following)
     site.bring_back()
     for task_id in following:
@@ -386,14 +387,17 @@ def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, si
 # What may be imported in a function, though a program that runs for long may call it: module -> why.
 LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
-    "config": "a mistake in blueque.toml; as above",
-    "import_ahead": "that is what it is for",
-    "inspector": "the failures of a queue; as above",
+    "config.toml_file": "a mistake in blueque.toml; as above",
+    "task_process.import_ahead": "that is what it is for",
+    "queries.inspector": "the failures of a queue; as above",
 }
 # Imported by Client when they are asked for: large, and whoever runs one has imported it long before it ends.
-NOT_AHEAD = {"doctor", "feeding"}
+NOT_AHEAD = {"audit.doctor", "backlog.job"}
 # Programs that do not run tasks, nor for long, and what needs an extra.
-ELSEWHERE = ("archives", "cli", "demo", "report", "spark", "embedded", "exporter", "parquet_rows", "arrow")
+ELSEWHERE = (
+    "archives", "cli", "demo", "report", "spark", "system.embedded_redis", "metrics.server", "backlog.parquet",
+    "tables.arrow",
+)
 
 
 def names_imported(module: Module, in_functions: bool) -> set[str]:
@@ -414,13 +418,14 @@ def names_imported(module: Module, in_functions: bool) -> set[str]:
 
 
 def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
-    ahead, line = set(), [*names_imported(modules()["import_ahead"], in_functions=True), "listener_main", "scheduler"]
+    ahead, line = set(), [*names_imported(modules()["task_process.import_ahead"], in_functions=True)]
+    line += ["node.main", "scheduler"]
     while line:
         name = line.pop()
         if name not in ahead:
             ahead.add(name)
             line += names_imported(modules()[name], in_functions=False)
-    assert "telling" in ahead and "tree" in ahead
+    assert {"task_process.progress_arguments", "system.process_tree"} <= ahead
 
     for module in modules().values():
         late = names_imported(module, in_functions=True)

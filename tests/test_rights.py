@@ -168,7 +168,7 @@ def test_the_documented_rights_are_those_that_are_tried():
 
 def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(programs, user, cli, client):
     programs.url = user("+@all")
-    listener = programs.listener("work:work", "--beat", "0.1", environ=patched(pauses={"LONGEST": 0.2}))
+    listener = programs.listener("work:work", "--beat", "0.1", environ=patched({"system.backoff.LONGEST": 0.2}))
     cli.execute_command("ACL", "SETUSER", "modest", "-rpoplpush")
     task_id = client.get_queue("work").enqueue("fine")
     listener.says("Redis refused RPOPLPUSH blueque_pending_tasks_work: NOPERM")

@@ -553,7 +553,7 @@ def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
 def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_busy(programs, client, queue, cli, url):
     queue.schedule("in", 4e9)
     cli.set("blueque_scheduled_tasks_video", "text")
-    scheduler = programs.scheduler(url, environ=patched(scheduler={"REFUSED_PAUSE": 1.2}))
+    scheduler = programs.scheduler(url, environ=patched({"scheduler.REFUSED_PAUSE": 1.2}))
     until(lambda: "WRONGTYPE" in scheduler.log, what="it has found it")
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
     time.sleep(1)                                      # the time that is measured

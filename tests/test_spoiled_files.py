@@ -136,7 +136,7 @@ def of_kinds(number):
 
 @pytest.mark.parametrize("kind", of_kinds(0))
 def test_a_task_that_has_spoiled_all_its_files_is_adopted_and_its_end_reported(programs, kind):
-    programs.listener("work:run", environ=patched(publisher={"PACE": 0.05}))
+    programs.listener("work:run", environ=patched({"node.reporter.PACE": 0.05}))
     task = spoiled_and_waiting(programs, kind)
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
@@ -148,7 +148,7 @@ def test_a_task_that_has_spoiled_all_its_files_is_adopted_and_its_end_reported(p
 
 @pytest.mark.parametrize("kind", of_kinds(1))
 def test_how_an_adopted_task_with_spoiled_files_was_killed_is_told(programs, kind):
-    started = programs.listener("work:run", environ=patched(publisher={"PACE": 0.05}))
+    started = programs.listener("work:run", environ=patched({"node.reporter.PACE": 0.05}))
     task = spoiled_and_waiting(programs, kind)
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
@@ -161,7 +161,7 @@ def test_how_an_adopted_task_with_spoiled_files_was_killed_is_told(programs, kin
 
 @pytest.mark.parametrize("kind", of_kinds(2))
 def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, kind):
-    started = programs.listener("work:run", environ=patched(publisher={"PACE": 0.05}))
+    started = programs.listener("work:run", environ=patched({"node.reporter.PACE": 0.05}))
     slots, task = started.slots(), spoiled_and_waiting(programs, kind)
 
     programs.client.get_queue("work").cancel(task.id, "ann")

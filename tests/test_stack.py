@@ -51,7 +51,7 @@ WORK = """
 def work(url, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_stack, "PACE", 0.05)
     monkeypatch.setattr(cli_stack, "QUIET", 0.5)
-    with Programs(url, tmp_path, patched(publisher={"PACE": 0.05})) as programs:
+    with Programs(url, tmp_path, patched({"node.reporter.PACE": 0.05})) as programs:
         programs.write(WORK)
         yield programs
 

@@ -13,12 +13,12 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from blueque import Client, InvalidInput, InvalidType, SnapshotGone, protocol
+from blueque import Client, InvalidInput, InvalidType, SnapshotGone, protocol  # noqa: E402
 from blueque.model import keys  # noqa: E402
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
 from blueque.model.snapshot import Slice  # noqa: E402
 from blueque.model.states import STATUSES  # noqa: E402
-from blueque.tables import arrow, reader
+from blueque.tables import arrow, reader  # noqa: E402
 
 NODE, TOKEN = "host_7", "token-1"
 

@@ -172,7 +172,7 @@ def burst(programs, slot):
 @pytest.fixture
 def brief(url, tmp_path):
     """Programs in which the minute is short."""
-    with Programs(url, tmp_path, patched(spares={"UNNEEDED": 1.0})) as programs:
+    with Programs(url, tmp_path, patched({"node.prefork.UNNEEDED": 1.0})) as programs:
         programs.write(IMPORT)
         become(programs, "")
         yield programs
@@ -215,7 +215,7 @@ def test_the_processes_of_a_burst_go_while_a_long_task_runs(brief):
 
 
 def test_short_tasks_that_come_now_and_then_have_one_process_ready(programs):
-    started = programs.listener("work:run", environ=patched(spares={"UNNEEDED": 0.0}))
+    started = programs.listener("work:run", environ=patched({"node.prefork.UNNEEDED": 0.0}))
     (slot,) = started.slots()
 
     for _ in range(4):
@@ -400,7 +400,8 @@ def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_fork
         found[kind] = task.result
         started.stop()
     forked, spawned = found[()], found[("--spawn",)]
-    assert "blueque.task_process.fresh_interpreter" in spawned["arguments"] and "blueque.task_process.fresh_interpreter" not in forked["arguments"]
+    assert "blueque.task_process.fresh_interpreter" in spawned["arguments"]
+    assert "blueque.task_process.fresh_interpreter" not in forked["arguments"]
     for same in ("path", "cwd", "leader", "signals"):
         assert spawned[same] == forked[same], same
     own = {

@@ -182,7 +182,8 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
         return None
     known = _json(its.get("value"))
     text = known if isinstance(known, str) and known == its.get("value") else json.dumps(known, ensure_ascii=False)
-    value = printing.within(printing.clean(text if "value" in its else "files only"), max(printing.terminal_width() - _BESIDE, _BESIDE))
+    value = printing.clean(text if "value" in its else "files only")
+    value = printing.within(value, max(printing.terminal_width() - _BESIDE, _BESIDE))
     number = its.get("attempt")
     whose = f", of attempt {number}" if number != str(task.attempt) else ""
     where = f"\nits directory stays at {its['files_left']}" if "files_left" in its else ""

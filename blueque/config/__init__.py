@@ -1,0 +1,8 @@
+"""Settings from blueque.toml: found, read, checked.
+
+May import: connection/ and what is below it. Begin with toml_file.py.
+"""
+
+from blueque.config.toml_file import Config, QueueConfig, load
+
+__all__ = ["Config", "QueueConfig", "load"]

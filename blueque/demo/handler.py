@@ -1,13 +1,8 @@
-"""The demo's handler. As a program, `python -m blueque.demo.handler`, the demo itself, which is in demo_main.py.
-
-The task processes import this module: it stays small.
-"""
+"""The handler of the demo. Task processes import this module, so it stays small."""
 
 from __future__ import annotations
 
 import ast
-import signal
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -62,10 +57,3 @@ def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
     return (
         name == "orelse" and isinstance(node, ast.If) and isinstance(inner, ast.If) and inner.col_offset == node.col_offset
     )
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)       # leave without a traceback while there is nothing to clean up
-    from blueque.demo.main import main  # here: no task process needs it
-
-    sys.exit(main())

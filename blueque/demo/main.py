@@ -129,7 +129,7 @@ def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> 
 
 def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
     arguments = [
-        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo.handler:measure", "--slots", str(SLOTS),
+        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
         "--redis-url", url, "--spool", str(directory / "spool"), "--grace", "2s",
     ]
     # The second order: do not wait for what still runs.
@@ -264,7 +264,7 @@ def _folded(text: str) -> str:
 
 
 def _print_invitation(url: str) -> None:
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     in_checkout = package.parent / "bin" / "blueque"
     program = str(in_checkout) if in_checkout.exists() else "blueque"
     parameters = json.dumps({"package": "blueque", "path": str(package)})

@@ -1,7 +1,8 @@
 """Roster: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
 
 A listener that is left behind its task by a master that has gone still uses one of the node's slots. The next master
-learns it here, without asking Redis. So does a check of a container: `python -m blueque.node.registry` ends with 0 if listeners
+learns it here, without asking Redis. So does a check of a container: `python -m blueque.node.registry` ends with 0 if
+listeners
 live beside BLUEQUE_SPOOL, and Redis has taken a beat of each within BLUEQUE_LEASE.
 """
 

@@ -1,11 +1,14 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
+May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and reserving.py.
+
 submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and staging.py so that
-it is done once or as a whole, feeding.py for a backlog larger than Redis, membership.py the life of a listener, several.py
-that of one of several queues, take.py how a listener comes by a task, run.py the life of an attempt, output.py what it
-says, waiting.py is about tasks that wait, recover.py what is done for dead listeners, control.py what a person wants,
-repair.py what an audit finds to do, pruning.py deletes what has been kept long enough, freezing.py is for those who read
-many tasks, archiving.py for those who move them into an archive; transaction.py is the executor they all go through.
+it is done once or as a whole, feeding.py for a backlog larger than Redis, membership.py the life of a listener,
+many_queues.py that of one of several queues, reserving.py how a listener takes a task, attempts.py the life of an
+attempt, logs_and_checkpoints.py what it prints and saves, placement.py where a waiting task stands, recover.py what is
+done for dead listeners, operator.py what a person orders, repair.py what an audit mends, pruning.py deletes what has
+been kept long enough, snapshots.py is for reading many tasks at one instant, archiving.py for moving them into an
+archive.
 """
 
 from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch

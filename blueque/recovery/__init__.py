@@ -1,0 +1,4 @@
+"""Which listeners are dead, what is done with their tasks, and which finished tasks are deleted.
+
+May import: listener/ and what is below it. Begin with judge.py.
+"""

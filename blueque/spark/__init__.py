@@ -1,7 +1,9 @@
 """blueque.spark: the pipeline side of Blueque, for programs that use PySpark. `import blueque.spark as bs`.
 
 A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name imports the module that
-has it. To read the code, start with sessions.py. No module here bears the name of what it offers: it would hide it.
+has it. No module here bears the name of what it offers: it would hide it.
+
+May import: archives/ and what is below it. Begin with sessions.py.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ ENDED = ("exit", "signal", "memory", "time_limit", "stall_limit", "memory_limit"
 
 Record = dict[str, Any]
 
-_PACKAGE = os.path.dirname(__file__) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:

@@ -103,7 +103,7 @@ def init(file: str) -> None:
     \b
     blueque config init /etc/blueque/blueque.toml
     """
-    example = Path(__file__).with_name("example.toml").read_text()
+    example = Path(__file__).parents[1].joinpath("example.toml").read_text()
     try:
         with open(file, "x", encoding="utf-8") as new:
             new.write(example)

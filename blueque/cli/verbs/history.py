@@ -62,7 +62,8 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
     if found is None:
         raise Failure(MISSING, f"there is no task {task_id} any more")
     if as_json:
-        printing.print_json("history", items=[_as_json(event) for event in found.events], task=task_id, missing=found.missing)
+        items = [_as_json(event) for event in found.events]
+        printing.print_json("history", items=items, task=task_id, missing=found.missing)
         return
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:

@@ -12,7 +12,7 @@ from blueque.cli.options import debug_option
 
 KINDS = ("systemd", "docker", "kubernetes", "slurm", "prometheus", "grafana")
 # An installed package has its own copy; in a checkout they lie beside the package.
-_PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (1, 2))
+_PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (2, 3))
 
 
 @click.command()

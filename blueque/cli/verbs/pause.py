@@ -57,7 +57,8 @@ def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None, b
         known = inspector.paused(name)
         who = known.by if known is not None else None
         if not as_json:
-            click.echo(f"{printing.clean(name)}  paused" + ("" if is_new else f" already, by {printing.clean(who or 'somebody')}"))
+            already = "" if is_new else f" already, by {printing.clean(who or 'somebody')}"
+            click.echo(f"{printing.clean(name)}  paused{already}")
     _warn(inspector, names)
     if as_json:
         _print_json("pause", inspector, names)
@@ -141,7 +142,8 @@ def _warn(inspector: Inspector, names: Sequence[str]) -> None:
     for name in dict.fromkeys(names):
         deaf = sum(node.queue == name and node.state == "1.0.0" for node in inspector.nodes())
         if deaf:
-            printing.talk(f"{count(deaf, 'listener')} of 1.0.0 on {name} {'knows' if deaf == 1 else 'know'} nothing of that.")
+            know = "knows" if deaf == 1 else "know"
+            printing.talk(f"{count(deaf, 'listener')} of 1.0.0 on {name} {know} nothing of that.")
 
 
 def _print_json(kind: str, inspector: Inspector, names: Sequence[str]) -> None:

@@ -105,7 +105,8 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
         also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
         facts = f"{len(able)} tasks would start a second time{also}"
         queues = Counter(task.queue or "-" for task in able)
-        details = printing.table(_QUEUES, [[queue, str(number)] for queue, number in queues.items()]) if len(queues) > 1 else []
+        rows = [[queue, str(number)] for queue, number in queues.items()]
+        details = printing.table(_QUEUES, rows) if len(queues) > 1 else []
         require_consent(is_sure, facts, "Put them in line again?", details, has_ids=has_ids)
     elif lost:
         where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""

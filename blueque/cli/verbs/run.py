@@ -83,7 +83,8 @@ def run_task(
     tell_ending(task)
     if as_json:
         now = client.get_inspector().now()
-        printing.print_json("task", **printing.times(now=now), item=as_item(task, now) | contents(task, invocation.hider(False)))
+        item = as_item(task, now) | contents(task, invocation.hider(False))
+        printing.print_json("task", **printing.times(now=now), item=item)
     elif task.status == "complete":
         output.print_result(task)
     return 0 if task.status == "complete" else NOT_COMPLETE

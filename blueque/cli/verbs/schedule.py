@@ -51,7 +51,8 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
     listing = inspector.listing(queues_matching(inspector.queues(), patterns), ["scheduled"], limit)
     if as_json:
         items = [as_item(task, listing.now) for task in listing.tasks]
-        printing.print_json("schedule", **printing.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more)
+        now = printing.times(now=listing.now)
+        printing.print_json("schedule", **now, items=items, has_more=listing.has_more, more=listing.more)
     elif listing.tasks:
         rows = [_row(task, listing.now, invocation.is_utc) for task in listing.tasks]
         click.echo("\n".join(printing.table(_COLUMNS, rows)))
@@ -97,5 +98,6 @@ def _row(task: Task, now: float, is_utc: bool) -> list[str]:
     others = [words for words in note(task, now).split(", ") if not words.startswith(("due ", "retry due "))]
     is_retry = task.last_error_type is not None
     return [
-        printing.short_id(task.id), task.queue or "-", due, printing.stamp(eta, is_utc), ", ".join(["retry"] * is_retry + others),
+        printing.short_id(task.id), task.queue or "-", due, printing.stamp(eta, is_utc),
+        ", ".join(["retry"] * is_retry + others),
     ]

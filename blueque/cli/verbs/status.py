@@ -100,7 +100,8 @@ def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False)
 def _print_text(invocation: Invocation, overview: Overview, concerns: Sequence[Concern], shows_all: bool) -> None:
     url, origin = _address(invocation)
     click.echo(printing.within(printing.clean(f"blueque {__version__} at {url} ({origin})")))
-    click.echo(printing.within(printing.clean(f"Redis {_version(overview) or '?'}, {printing.stamp(overview.now, invocation.is_utc)}")))
+    stamp = printing.stamp(overview.now, invocation.is_utc)
+    click.echo(printing.within(printing.clean(f"Redis {_version(overview) or '?'}, {stamp}")))
     most = len(concerns) if shows_all or not printing.is_terminal() else MAX_CONCERNS
     for concern in concerns[:most]:
         _print_concern(concern)
@@ -145,7 +146,8 @@ def _print_concern(concern: Concern) -> None:
     """Print what needs attention, with a long name cut, and below it the command, whole, so that it can be copied."""
     name = printing.within(printing.clean(concern.about), printing.terminal_width() // 2)
     text = f"! {name}: {printing.clean(concern.sentence)}"
-    for number, line in enumerate(printing.wrapped(text, printing.terminal_width() - 2) if printing.is_terminal() else [text]):
+    lines = printing.wrapped(text, printing.terminal_width() - 2) if printing.is_terminal() else [text]
+    for number, line in enumerate(lines):
         click.echo(printing.paint(f"  {line}" if number else line, "", bold=True))
     if concern.command:
         click.echo(f"  {printing.short_ids(printing.clean(concern.command))}")

@@ -72,7 +72,10 @@ class _Top:
     def _print_queues(self, its: Overview, room: int) -> None:
         busiest = sorted(its.lines, key=lambda line: (not line.started, not line.pending, line.queue))
         rows = [
-            [line.queue, str(line.pending), str(line.started), str(line.failed), printing.span(line.oldest), str(line.listeners)]
+            [
+                line.queue, str(line.pending), str(line.started), str(line.failed), printing.span(line.oldest),
+                str(line.listeners),
+            ]
             for line in busiest[:room]
         ]
         click.echo()
