@@ -73,7 +73,7 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     script = "\n".join(["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"])
 
     with _shell(script, tour, environ) as shell:
-        output, _ = shell.communicate(timeout=120)
+        output, _ = shell.communicate(timeout=300)
 
     assert shell.returncode == 0, output
     tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
