@@ -5,11 +5,14 @@ Run as a program, this writes docs/protocol/keys.md: which transaction writes wh
 
 from __future__ import annotations
 
+import functools
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 DOCS = Path(__file__).parent.parent / "docs"
 CORE, INDEX = DOCS / "protocol.md", DOCS / "protocol" / "keys.md"
@@ -30,6 +33,7 @@ KEYS = {
     "[HISTORY]": ("blueque_history_[task]", "blueque_recent_[task]"),
     "[COPY]...": ("blueque_frozen_[snapshot]_[part]_[queue]",),
 }
+PLAIN = "".join(map(chr, range(33, 127))).replace("%", "").replace(";", "")
 PRINTED = ("EVENT", "TELL", "COUNT")                   # lines that stand for others, and have arguments
 
 
@@ -63,6 +67,7 @@ def chapter(title: str) -> str:
     return "\n".join(chapters(title))
 
 
+@functools.cache
 def sections(text: str = TEXT) -> dict[str, str]:
     """Return the text of the section of each transaction."""
     found = {}
@@ -112,6 +117,7 @@ def spelt_out(lines: Sequence[str]) -> list[str]:
     return found
 
 
+@functools.cache
 def section(name: str) -> Section:
     looks: list[list[str]] = []
     changes: list[Block] = []
@@ -168,6 +174,29 @@ def written(name: str) -> set[str]:
 
     note(section(name).lines)
     return found
+
+
+def form(lines: Sequence[str]) -> str:
+    """Return a regular expression for the commands of some lines, written as `flat` writes them."""
+    forms = ""
+    for line in lines:
+        command, _, when = remark(line)
+        words = shlex.split(command)
+        if words[0] in PRINTED:
+            forms += f"(?:{form(DEFINITIONS[words[0]])})?" if when else form(DEFINITIONS[words[0]])
+        else:
+            one = "".join("(?: [^ ;]+)*" if word.endswith("...") else f" {_any_value(word)}" for word in words)
+            forms += f"(?:{one};)" + ("*" if when.startswith("for each") else "?" if when else "")
+    return forms
+
+
+def _any_value(word: str) -> str:
+    return "[^ ;]*".join(re.escape(quote(part, safe=PLAIN)) for part in re.split(r"\[\w+\]", word))
+
+
+def flat(commands: Sequence[Sequence[str]]) -> str:
+    """Return commands as one text, in which only spaces stand between words and only semicolons between commands."""
+    return "".join("".join(f" {quote(word, safe=PLAIN)}" for word in command) + ";" for command in commands)
 
 
 def blank(key: str) -> str:

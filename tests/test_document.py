@@ -234,9 +234,13 @@ class Monitor:
 
     def commands_until_now(self, redis: Redis) -> list[Command]:
         """Return the commands of everybody since the last call."""
+        return [command for _, command in self.seen_until_now(redis)]
+
+    def seen_until_now(self, redis: Redis) -> list[tuple[str, Command]]:
+        """Return the commands of everybody since the last call, each with the address of its client."""
         end = ["ECHO", f"end {uuid.uuid4()}"]
         redis.read(end)
-        return list(itertools.takewhile(lambda command: command != end, (command for _, command in self._seen())))
+        return list(itertools.takewhile(lambda seen: seen[1] != end, self._seen()))
 
     def _seen(self) -> Iterator[tuple[str, Command]]:
         for line in self._lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -10,8 +11,9 @@ import signal
 import subprocess
 
 import pytest
-from protocol_pages import chapter
+from protocol_pages import chapter, flat, form, section, sections
 from running import PATIENCE, ROOT, Programs, is_there, until
+from test_document import Monitor
 
 from blueque import Client, Retry
 from blueque.audit.audit import audit
@@ -64,6 +66,39 @@ def ended(client: Client, task: str, status: str, seconds: float = PATIENCE) -> 
 
 def events(client: Client, task: str) -> list[str]:
     return [event.event for event in client.get_history(task).events[1:]]
+
+
+def transactions(seen: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
+    """Return the look and the change of each transaction of the foreign clients, as `flat` writes them."""
+    by_client: dict[str, list[list[str]]] = {}
+    for client, command in seen:
+        by_client.setdefault(client, []).append(command)
+    found = []
+    for commands in by_client.values():
+        if commands[:3] != [["SELECT", "0"], ["MULTI"], ["EXEC"]]:
+            continue                                   # one of ours
+        look, change = r" WATCH [^;]*;(?: (?!MULTI;|UNWATCH;|WATCH )[^;]*;)*", r" MULTI;.*? EXEC;| UNWATCH;"
+        found += re.findall(f"({look})({change})", flat(commands))
+    return found
+
+
+@functools.cache
+def forms() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
+    """Return the section, the look and the change of each transaction of the pages."""
+    return [
+        (name, re.compile(form(section(name).looks[change.look])), re.compile(form(change.lines)))
+        for name in sections() for change in section(name).changes if change.look is not None
+    ]
+
+
+def names_of(look: str, change: str) -> set[str]:
+    """Return the sections of which a transaction may be one."""
+    # Nothing within MULTI: a watched key had changed, and MONITOR does not show what was not executed.
+    is_refused = change in (" UNWATCH;", " MULTI; EXEC;")
+    return {
+        name for name, its_look, its_change in forms()
+        if its_look.fullmatch(look) and (is_refused or its_change.fullmatch(change))
+    }
 
 
 def test_our_listener_runs_what_the_foreign_producer_makes(programs, client, redis):
@@ -222,3 +257,31 @@ def test_what_a_dead_foreign_worker_held_is_seen_to_by_ours(programs, client, qu
     assert client.get_task(task).attempt == 2
     assert ours.stop() == 0
     assert audit(redis) == []
+
+
+def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(programs, client, queue, redis, server):
+    monitor = Monitor(server)
+    produce(programs, "video", "0\n", "--key", "a")
+    produce(programs, "video", "0\n", "--in", "3600")
+    of_producer = monitor.seen_until_now(redis)
+    worker = start_worker(programs, "read n; echo 'progress: half' >&2; [ $n -lt 9 ] || exec sleep 600; exit $n", beat=0.2)
+    failed, retried = queue.enqueue("3\n"), queue.enqueue("4\n", retry=Retry(max=1))
+    ended(client, failed, "failed")
+    ended(client, retried, "scheduled")
+    cancelled = queue.enqueue("9\n")
+    ended(client, cancelled, "started")
+    queue.cancel(cancelled)
+    ended(client, cancelled, "cancelled")
+    queue.set_max_concurrency(1)
+    ended(client, queue.enqueue("0\n"), "complete")
+    assert worker.stop() == 0
+    of_worker = monitor.seen_until_now(redis)
+    monitor.close()
+
+    for seen, expected in ((of_producer, {"enqueue", "schedule"}), (of_worker, {
+        "register", "beat", "pop", "reserve", "start", "progress", "complete", "fail", "retry", "confirm_cancel",
+        "deregister",
+    })):
+        names = {transaction: names_of(*transaction) for transaction in transactions(seen)}
+        assert [transaction for transaction, found in names.items() if not found] == []
+        assert {name for found in names.values() for name in found} >= expected
