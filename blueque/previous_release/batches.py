@@ -1,0 +1,263 @@
+"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works on, one in the making.
+
+Of a run there are three: the look for the second travels with the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection import Redis
+from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.lines import require_priority
+from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, prune_runs, schedule_many
+from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.protocol.runs import RunBatch
+from blueque.rows import relay
+from blueque.run_record import Record
+from blueque.task_id import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
+from blueque.values import FLUSH, encode, quick_encoder, require_text_keys, require_time
+
+MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
+
+_END = object()
+
+log = logging.getLogger("blueque")
+
+Column = Iterable[Any] | Callable[[Any], Any] | str
+
+
+class Plan(NamedTuple):
+    """What is to become of the parameters.
+
+    options: the fields that all the tasks have. size: how many make a batch.
+    keys, priorities, etas: what each task has of its own: an iterable of the same length, a function of the parameters,
+    or the name of a field of parameters that are dicts.
+    keep: for how many seconds a key counts when its task was deleted, or a run is known when it was closed.
+    run: the name of the run in which the keys count.
+    """
+
+    queue: str
+    max_bytes: int
+    options: Mapping[str, str | int | float]
+    size: int
+    keys: Column | None = None
+    priorities: Column | None = None
+    etas: Column | None = None
+    keep: int = 0
+    run: str | None = None
+
+
+class Made(NamedTuple):
+    """A batch that is in Redis: for each of the parameters the id, and whether this call has made the task."""
+
+    ids: Sequence[bytes]
+    are_new: Sequence[bool]
+
+    def task_ids(self) -> list[TaskId]:
+        return [TaskId(task.decode(), is_new) for task, is_new in zip(self.ids, self.are_new, strict=True)]
+
+
+class _Part(NamedTuple):
+    """A batch that is ready to be sent.
+
+    number, position: of the batch, and of its first task. tasks: the id for each of the parameters.
+    """
+
+    number: int
+    position: int
+    batch: Batch
+    tasks: Sequence[bytes]
+    is_last: bool
+
+
+class Batches:
+    """One pass over an iterable: each step puts a batch into Redis and yields what it has made.
+
+    A FLUSH among the parameters ends a batch early.
+    """
+
+    def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
+        if isinstance(iterable, str | bytes | Mapping):    # of which the keys would be the parameters
+            raise InvalidType(f"an iterable of parameters is needed, not {type(iterable).__name__}")
+        self._redis, self._plan = redis, plan
+        self._rows = iter(iterable)
+        self._encode = quick_encoder("the parameters", plan.max_bytes)
+        self._keys = _Column("keys", plan.keys, require_key)
+        self._priorities = _Column("priorities", plan.priorities, require_priority)
+        self._etas = _Column("etas", plan.etas, require_time)
+        self._size = min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
+        self._name = "enqueue_run" if plan.run is not None else "enqueue_many" if plan.etas is None else "schedule_many"
+        self._run: Record = {}
+        self._own: Redis | None = None
+        self._ids: list[bytes] = []                    # for the next batch
+        self._number = self._position = 0
+
+    def __iter__(self) -> Iterator[Made]:
+        plan = self._plan
+        if plan.run is not None:
+            self._run = open_run(self._redis, plan.queue, plan.run, "keyed", 1, plan.keep, time.time())
+        try:
+            yield from relay(self._parts(), self._send, looks_ahead=plan.run is not None)
+        finally:
+            if self._own is not None:
+                self._own.close()
+        if plan.run is not None:
+            close_run(self._redis, self._run, self._position, os.urandom(8).hex(), time.time())
+            prune_runs(self._redis, plan.queue)
+
+    def _parts(self) -> Iterator[_Part | None]:
+        is_over = False
+        while not is_over:
+            part, is_over = self._make()
+            yield part
+
+    def _send(self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None) -> Made:
+        if self._own is None and not part.is_last:
+            # What is iterated over may well use this thread's connection, while we wait for an answer.
+            self._own = self._redis.another()
+        try:
+            are_new = self._put(self._own or self._redis, part, follower, None if part.is_last else meanwhile)
+        except (RedisAway, RedisRefused, Contended) as error:
+            # A key of the wrong type is noticed when the other commands of the MULTI have been done, or will be.
+            is_unknown = isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
+            ids = [task.decode() for task in part.tasks]
+            raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
+        made = Made(part.tasks, are_new if self._plan.keys is None else _spread(part, are_new))
+        log.info("%s queue=%s tasks=%d new=%d", self._name, self._plan.queue, len(made.ids), sum(made.are_new))
+        return made
+
+    def _put(
+        self, redis: Redis, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
+    ) -> Sequence[bool]:
+        if isinstance(part.batch, RunBatch):
+            if self._run["state"] != "open":
+                return [False] * len(part.batch.tasks.ids)
+            after = follower.batch if follower is not None and isinstance(follower.batch, RunBatch) else None
+            return enqueue_run(redis, part.batch, after, meanwhile)
+        spare = None
+        if self._plan.keys is None and not part.is_last:
+            self._ids = random_ids(self._size)
+            spare = self._ids[0].decode()
+        put = enqueue_many if self._plan.etas is None else schedule_many
+        return put(redis, part.batch, spare, meanwhile)
+
+    def _make(self) -> tuple[_Part | None, bool]:
+        """Return the next batch, and whether it is the last; None where there was only a FLUSH, or nothing more."""
+        first = self._position
+        rows, parameters, is_last = self._pull(first)
+        its_keys, priorities, etas = [
+            column.take(rows, first, is_last) for column in (self._keys, self._priorities, self._etas)
+        ]
+        if not rows:
+            return None, is_last
+        self._position += len(rows)
+        self._number += 1
+        now = time.time()
+        if etas is not None:
+            etas = [eta if eta >= now else None for eta in etas]
+        tasks = self._take_ids(its_keys, len(rows))
+        batch = self._pack(tasks, parameters, priorities, etas, its_keys, now)
+        return _Part(self._number - 1, first, batch, tasks, is_last), is_last
+
+    def _pack(
+        self,
+        tasks: Sequence[bytes],
+        parameters: Sequence[tuple[bytes, bool]],
+        priorities: Sequence[int] | None,
+        etas: Sequence[float | None] | None,
+        its_keys: Sequence[str] | None,
+        now: float,
+    ) -> Batch:
+        plan = self._plan
+        if its_keys is None:
+            return Batch(plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options)
+        new = NewTasks(tasks, parameters, priorities, etas, [key.encode() for key in its_keys]).once()
+        if plan.run is not None:
+            return RunBatch(self._run, new, now, plan.options)
+        # A mark for each batch: a key that comes again in a later one must not look like our own success.
+        return Batch(plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options)
+
+    def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
+        """Return as many parameters as make a batch, as they are and encoded, and whether they are the last."""
+        rows: list[Any] = []
+        parameters: list[tuple[bytes, bool]] = []
+        room = MAX_BYTES
+        for row in self._rows:
+            if row is FLUSH:
+                return rows, parameters, False
+            try:
+                encoded = self._encode(row)
+            except InvalidInput:
+                self._refuse(row, first + len(rows))
+                raise
+            rows.append(row)
+            parameters.append(encoded)
+            room -= len(encoded[0])
+            if len(rows) == self._size or room <= 0:
+                return rows, parameters, False
+        return rows, parameters, True
+
+    def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
+        if its_keys is not None and self._plan.run is not None:
+            return ids_of_run_keys(self._plan.queue, self._plan.run, [key.encode() for key in its_keys])
+        if its_keys is not None:
+            return [id_of_key(self._plan.queue, key).encode() for key in its_keys]
+        ids, self._ids = self._ids or random_ids(count), []
+        return ids[:count]
+
+    def _refuse(self, row: Any, position: int) -> None:
+        what = f"the parameters at position {position}"
+        encode(row, what, self._plan.max_bytes)
+        require_text_keys(row, what)
+
+
+class _Column:
+    """What each task has of its own."""
+
+    def __init__(self, name: str, source: Column | None, require: Callable[[Any], Any]) -> None:
+        self._name, self._require = name, require
+        self._field = source if isinstance(source, str) else None
+        self._function = source if callable(source) else None
+        self._values = iter(source) if isinstance(source, Iterable) and self._field is None else None
+        if source is not None and (self._field, self._function, self._values) == (None, None, None):
+            raise InvalidType(f"{name} are an iterable, a function or the name of a field, not {type(source).__name__}")
+
+    def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
+        """Return the values for the next parameters, of which the first has that position; None: there is no such column."""
+        if self._values is None and self._field is None and self._function is None:
+            return None
+        found = [self._checked(row, first + number) for number, row in enumerate(rows)]
+        if is_last and self._values is not None and next(self._values, _END) is not _END:
+            raise InvalidInput(f"there are more {self._name} than the {first + len(rows)} parameters")
+        return found
+
+    def _checked(self, row: Any, position: int) -> Any:
+        if self._values is not None:
+            value = next(self._values, _END)
+            if value is _END:
+                raise InvalidInput(f"there are more parameters than {self._name}: none at position {position}")
+        elif self._function is not None:
+            value = self._function(row)
+        elif isinstance(row, Mapping) and self._field in row:
+            value = row[self._field]
+        else:
+            raise InvalidInput(f"{self._name}: the parameters at position {position} have no field {self._field!r}")
+        try:
+            return self._require(value)
+        except InvalidInput as error:
+            raise type(error)(f"{self._name}: at position {position}: {error}") from error
+
+
+def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:
+    """Return whether each of the parameters has made its task; a key that comes again in its batch has not."""
+    new = {task for task, is_new in zip(part.batch.tasks.ids, are_new, strict=True) if is_new}
+    spread = []
+    for task in part.tasks:
+        spread.append(task in new)
+        new.discard(task)
+    return spread

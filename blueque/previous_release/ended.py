@@ -1,0 +1,70 @@
+"""The looks of those who delete finished tasks: how many there are, and which are the oldest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from blueque import keys, survey
+from blueque.connection import Redis
+from blueque.places import Place
+from blueque.protocol.pruning import Ended, ended_at
+
+
+class Stock(NamedTuple):
+    """What there is of lists of finished tasks.
+
+    now: by the clock of Redis. lengths, oldest: by place; None: the list is empty.
+    archiving: the queues that have a batch on its way into an archive.
+    """
+
+    now: float
+    lengths: dict[Place, int]
+    oldest: dict[Place, str | None]
+    archiving: set[str]
+
+
+def stock(redis: Redis, places: Sequence[Place]) -> Stock:
+    """Look at the lengths of these lists and at their ends: one round trip."""
+    queues = list(dict.fromkeys(place.queue for place in places))
+    time, *replies = redis.read(
+        ("TIME",),
+        *[("EXISTS", keys.archive(queue)) for queue in queues],
+        *[look for place in places for look in (("LLEN", place.key), ("LINDEX", place.key, -1))],
+    )
+    is_open, ends = replies[: len(queues)], replies[len(queues) :]
+    return Stock(
+        survey.to_seconds(time),
+        dict(zip(places, ends[::2], strict=True)),
+        dict(zip(places, ends[1::2], strict=True)),
+        {queue for queue, is_one in zip(queues, is_open, strict=True) if is_one},
+    )
+
+
+def oldest(redis: Redis, places: Mapping[Place, int], count: int) -> dict[Place, list[Ended | None]]:
+    """Return so many of the ends of these lists, oldest first: two round trips.
+
+    places: how many at the end of each list are to be passed over. None: a task that has not ended like that.
+    """
+    reads = [("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()]
+    lists = [list(reversed(ids)) for ids in (redis.read(*reads) if reads else ())]
+    wanted = [(place, one) for place, ids in zip(places, lists, strict=True) for one in ids]
+    found = iter(_seen(redis, wanted))
+    return {place: [next(found) for _ in ids] for place, ids in zip(places, lists, strict=True)}
+
+
+def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
+    """Return when each of these tasks of one list ended; None: it has not ended like that."""
+    return _seen(redis, [(place, task) for task in tasks])
+
+
+def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
+    asked = [("HMGET", keys.task(task), "status", "queue", "finished", "updated") for _, task in wanted]
+    snapshots = redis.read(*asked) if asked else []
+    return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
+
+
+def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
+    status, queue, finished, updated = snapshot
+    at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
+    return None if at is None else Ended(task, at)

@@ -1,0 +1,45 @@
+"""Reads what a snapshot holds: ids, and whole tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blueque import keys
+from blueque.connection import Redis, as_hash
+from blueque.errors import SnapshotGone
+from blueque.snapshots import Slice, Snapshot
+from blueque.task import Task
+
+FEWEST, MOST = 4, 1000                                 # tasks in one round trip
+ROOM = 4 * 2**20                                       # characters of them
+
+
+def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, list[str]]]:
+    """Yield the ids of a snapshot, oldest first, so many at a time, each with the part that they are from.
+
+    Raises SnapshotGone when it has expired.
+    """
+    for piece in snapshot.slices(count):
+        if not piece.key:
+            yield piece, list(piece.ids)
+            continue
+        # In a list the oldest is at the tail, in a sorted set at the head.
+        places = (piece.first, piece.last - 1) if piece.is_scored else (-piece.last, -piece.first - 1)
+        (found,) = redis.read(("ZRANGE" if piece.is_scored else "LRANGE", piece.key, *places))
+        if len(found) < piece.last - piece.first:
+            raise SnapshotGone(piece.key)
+        yield piece, found if piece.is_scored else found[::-1]
+
+
+def tasks(redis: Redis, snapshot: Snapshot) -> Iterator[Task]:
+    """Yield the tasks of a snapshot that are still there, as they are when they are read; a few MiB at a time."""
+    count = FEWEST
+    for _, some in ids(redis, snapshot, MOST):
+        while some:
+            now, some = some[:count], some[count:]
+            hashes = redis.read(*[("HGETALL", keys.task(one)) for one in now])
+            size = sum(len(text) for found in hashes for text in found)
+            count = max(1, min(MOST, ROOM * len(now) // max(size, 1), 4 * count))
+            for one, found in zip(now, hashes, strict=True):
+                if found:
+                    yield Task(one, as_hash(found))

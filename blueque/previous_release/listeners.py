@@ -1,0 +1,65 @@
+"""Listeners: those of all queues, wherever they are, as a person finds them and tells them what to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, NamedTuple
+
+from blueque import process, protocol
+from blueque.connection import Redis
+from blueque.inspector import Inspector
+from blueque.nodes import Node, find_named
+
+log = logging.getLogger("blueque")
+
+
+class Told(NamedTuple):
+    """Which listeners have been given an order, and which could not be: dead ones, and those that look for no orders."""
+
+    told: list[Node]
+    not_told: list[Node]
+
+
+class Listeners:
+    """The listeners of all queues of one Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    def find(self, name: str) -> list[Node]:
+        """Return the listener with that node id, or those of that host, of all queues; see `nodes.find_named`."""
+        return find_named(Inspector(self._redis).nodes(), name)
+
+    def drain(self, name: str, by: str | None = None) -> Told:
+        """Tell a listener, or all of a host, to take nothing new and to leave when the task has ended.
+
+        name: a node id or a host, as for `find`. by: who wants it; else this user and host.
+        Source: docs/protocol.md, "order".
+        """
+        return self._order(name, "drain", by)
+
+    def pause(self, name: str, by: str | None = None) -> Told:
+        """Tell a listener, or all of a host, to take nothing new until `resume`; running tasks go on.
+
+        The listeners of one blueque-listener pause together. name, by: as for `drain`.
+        Source: docs/protocol.md, "order".
+        """
+        return self._order(name, "pause", by)
+
+    def resume(self, name: str, by: str | None = None) -> Told:
+        """Tell a listener, or all of a host, to take tasks again after `pause` or SIGUSR2.
+
+        name, by: as for `drain`. Source: docs/protocol.md, "order".
+        """
+        return self._order(name, "work", by)
+
+    def _order(self, name: str, what: Literal["drain", "pause", "work"], by: str | None) -> Told:
+        who = by if by is not None else process.user_at_host()
+        done = Told([], [])
+        for node in self.find(name):
+            # One that nobody beats for does not look for orders.
+            is_told = node.state != "unattended" and protocol.order(self._redis, node.queue, node.id, what, who)
+            (done.told if is_told else done.not_told).append(node)
+            if is_told:
+                log.info("order node=%s queue=%s what=%s by=%s", node.id, node.queue, what, who)
+        return done

@@ -1,0 +1,136 @@
+"""Rows: what many tasks differ in, column by column, as whoever reads files or data frames has it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar
+
+from blueque.errors import InvalidInput, InvalidType, TooLarge
+from blueque.lines import require_priority
+from blueque.protocol.bulk import NewTasks
+from blueque.task_id import MAX_KEY_BYTES, require_key
+from blueque.values import require_time
+
+MAX_ROWS = 1000                                        # in one transaction: Redis does nothing else meanwhile
+SLOW = 0.05                                            # seconds to make a chunk; whoever takes longer needs no head start
+
+_WIDTH = 36                                            # of an id
+
+Packed = TypeVar("Packed")
+Made = TypeVar("Made")
+
+
+class Rows(NamedTuple):
+    """Some tasks to be made, 1000 at most. Each column has as many values as there are parameters, or is left out.
+
+    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text each, or whole
+    numbers. ids: what the run says of the keys, if it is known already. etas: Unix seconds, None: at once.
+    priorities: -100 to 100.
+    """
+
+    parameters: Sequence[bytes]
+    keys: Sequence[str | int] | None = None
+    are_json: bool = True
+    etas: Sequence[float | None] | None = None
+    priorities: Sequence[int] | None = None
+    ids: Sequence[bytes] | None = None
+
+    def require(self, max_bytes: int) -> None:
+        """Refuse what no task may have; the error names the position of what is wrong."""
+        count = len(self.parameters)
+        if not 0 < count <= MAX_ROWS:
+            raise InvalidInput(f"1 to {MAX_ROWS} rows are taken at a time, not {count}")
+        columns = {"keys": self.keys, "etas": self.etas, "priorities": self.priorities, "ids": self.ids}
+        for name, column in columns.items():
+            if column is not None and len(column) != count:
+                raise InvalidInput(f"{name}: there are {len(column)} for {count} rows")
+        if {*map(type, self.parameters)} != {bytes} or max(map(len, self.parameters)) > max_bytes:
+            _each("the parameters", self.parameters, lambda value, what: _require_parameters(value, what, max_bytes))
+        if self.ids is not None and ({*map(type, self.ids)} != {bytes} or {*map(len, self.ids)} != {_WIDTH}):
+            raise InvalidType(f"ids are those that a run says, as {_WIDTH} bytes each")
+        if self.etas is not None:
+            _each("etas", self.etas, lambda value, what: value is None or require_time(value))
+        if self.priorities is not None:
+            _each("priorities", self.priorities, lambda value, what: require_priority(value))
+
+    def packed_keys(self) -> list[bytes]:
+        """Return the keys in UTF-8. Raises InvalidInput."""
+        its_keys = self.keys or ()
+        try:
+            packed = [key.encode() for key in its_keys]  # type: ignore[union-attr]
+        except (AttributeError, UnicodeEncodeError):
+            packed = []
+        if not packed or not all(packed) or max(map(len, packed)) > MAX_KEY_BYTES:
+            packed = [require_key(key, f"keys at position {number}").encode() for number, key in enumerate(its_keys)]
+        return packed
+
+    def as_tasks(self, ids: Sequence[bytes], keys: Sequence[bytes] | None, now: float) -> NewTasks:
+        """Return the tasks. One whose eta is past is put in line, as by `Queue.schedule`."""
+        etas = None
+        if self.etas is not None:
+            due = [float(eta) if eta is not None and eta >= now else None for eta in self.etas]
+            etas = due if any(eta is not None for eta in due) else None
+        parameters = list(zip(self.parameters, repeat(self.are_json)))
+        return NewTasks(ids, parameters, self.priorities, etas, keys)
+
+
+def relay(
+    packed: Iterator[Packed | None],
+    send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made],
+    looks_ahead: bool = True,
+) -> Iterator[Made]:
+    """Send one after the other and yield what comes of each; the next one is packed while Redis works.
+
+    packed: None: there is nothing for now. What goes wrong there is told when all that came before is in Redis.
+    send: takes what to send, what comes after it if that is known, and what to call meanwhile.
+    looks_ahead: what comes after it is to be known, so that its look can travel along: one more is held.
+    """
+    ready: deque[Packed] = deque()
+    ends: list[BaseException] = []                     # a Ctrl-C, too
+    seconds = 0.0
+
+    def fetch() -> None:
+        nonlocal seconds
+        if ends or len(ready) > looks_ahead:
+            return
+        began = time.monotonic()
+        try:
+            one = next(packed)
+        except BaseException as error:
+            ends.append(error)
+            return
+        seconds = time.monotonic() - began
+        if one is not None:
+            ready.append(one)
+
+    while ready or not ends:
+        if not ready:
+            fetch()
+            continue
+        one = ready.popleft()
+        is_quick = seconds < SLOW                      # else what is ready would have to wait for long
+        if looks_ahead and is_quick and not ready:
+            fetch()
+        yield send(one, ready[0] if ready else None, fetch if is_quick else None)
+    if not isinstance(ends[0], StopIteration):
+        raise ends[0]
+
+
+def _each(name: str, values: Iterable[Any], require: Callable[[Any, str], object]) -> None:
+    for position, value in enumerate(values):
+        try:
+            require(value, f"{name} at position {position}")
+        except InvalidInput as error:
+            if f"position {position}" in str(error):
+                raise
+            raise type(error)(f"{name}: at position {position}: {error}") from error
+
+
+def _require_parameters(value: Any, what: str, max_bytes: int) -> None:
+    if not isinstance(value, bytes):
+        raise InvalidType(f"{what} must be bytes of UTF-8, and are of type {type(value).__name__}")
+    if len(value) > max_bytes:
+        raise TooLarge(what, len(value), max_bytes)

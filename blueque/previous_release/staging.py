@@ -1,0 +1,188 @@
+"""Staging: tasks that come all at once, or not at all; and streams, of which each batch does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from blueque import process, protocol
+from blueque.connection import Redis
+from blueque.errors import InvalidInput, InvalidType, RunDropped
+from blueque.protocol.staging import Chunk
+from blueque.rows import Rows, relay
+from blueque.run_record import Record, staged_chunks, unpublished_chunks
+from blueque.runs import RunOutcome
+from blueque.task_id import random_ids
+from blueque.values import require_whole
+
+MAX_BATCH_ID = 2**63 - 1
+
+log = logging.getLogger("blueque")
+
+
+class Staging:
+    """A run of which the tasks are staged, unseen, by any number of processes, until one of them commits them all.
+
+    is_committed: it was decided when this object was made, or by its `commit`; there is nothing to stage.
+    A stream has batches, of which each is decided for itself; it is never committed as a whole.
+    record: as it was when the run was opened: for `Queue.join_staging`, in other processes.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        record: Record,
+        max_bytes: int,
+        options: Mapping[str, str | int | float],
+        owner: str = "",
+    ) -> None:
+        self.record: Record = record
+        self.name: str = record["run"]
+        self.queue: str = record["queue"]
+        self.is_stream: bool = record["kind"] == "stream"
+        self.is_committed: bool = not self.is_stream and record["state"] != "open"
+        self._redis, self._max_bytes, self._options, self._owner = redis, max_bytes, options, owner
+
+    def __repr__(self) -> str:
+        return f"<Staging {self.name!r} of {self.queue!r}{', committed' if self.is_committed else ''}>"
+
+    def stage(
+        self,
+        parameters: Sequence[bytes],
+        are_json: bool = True,
+        etas: Sequence[float | None] | None = None,
+        priorities: Sequence[int] | None = None,
+    ) -> str:
+        """Put tasks into Redis where nobody sees them, and return the name of this chunk: `commit` wants it.
+
+        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is decided, nothing is written;
+        the name is as good as any then. Raises InvalidInput, which names the position; RunDropped.
+        Source: docs/protocol.md, "stage".
+        """
+        chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
+        return self._send(self._redis, chunk, None, None)
+
+    def stage_each(self, chunks: Iterable[Rows]) -> Iterator[str]:
+        """Do the same with each of the chunks, and yield its name once it is in Redis; the fastest way for many.
+
+        chunks: is read two chunks ahead, unless it is slow.
+        """
+        own = self._redis.another()                    # what is iterated over may use this thread's connection
+        try:
+            yield from relay(map(self._pack, chunks), lambda *given: self._send(own, *given))
+        finally:
+            own.close()
+
+    def commit(self, names: Sequence[str], batch: int | None = None, query: str | None = None) -> RunOutcome:
+        """Have these chunks be the run, or this batch of the stream, in their order, and put their tasks in line.
+
+        If it was decided before, by whomever, that is finished instead, and ours are discarded: is_replay. Should this
+        call be interrupted, then a commit with the same name (and batch), or any other of a stream, finishes it.
+        batch: of a stream: greater than that of the one before; the same again is a replay.
+        query: of a stream: a text that tells who counts these batches; another one under the same name is refused.
+        Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a later batch is committed;
+        WrongRun for another query. Nothing is done then.
+        Source: docs/protocol.md, "commit_run".
+        """
+        number = self._require_batch(batch)
+        chosen, mark = self._require_names(names), os.urandom(8).hex()
+        decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
+        while decision.is_behind:
+            finish(self._redis, self.queue, self.name)
+            decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
+        record = finish(self._redis, self.queue, self.name)
+        self.is_committed = not self.is_stream
+        left = chosen if decision.is_late else decision.others
+        self.discard(left if self.is_stream else None)
+        outcome = RunOutcome(self.name, record["rows"], record["tasks"], decision.is_late)
+        log.info("commit_run run=%s queue=%s rows=%d tasks=%d is_replay=%s", self.name, self.queue, *outcome[1:])
+        return outcome
+
+    def discard(self, names: Sequence[str] | None = None) -> int:
+        """Delete the tasks of these chunks, or of all that are staged, if they are not decided; return how many chunks.
+
+        Source: docs/protocol.md, "discard".
+        """
+        some = list(staged_chunks(self._redis, self.queue, self.name)) if names is None else names
+        return discard(self._redis, self.queue, self.name, some, self.record["created"])
+
+    def discard_of_dead(self) -> int:
+        """Delete what was staged for owners that have died on this host; return how many chunks that were."""
+        return self.discard([name for name in staged_chunks(self._redis, self.queue, self.name) if _is_of_dead(name)])
+
+    def _require_batch(self, batch: int | None) -> int | None:
+        if self.is_stream == (batch is None):
+            raise InvalidInput("a stream has numbered batches" if self.is_stream else "only a stream has batches")
+        return None if batch is None else require_whole(batch, "batch", 0, MAX_BATCH_ID)
+
+    def _require_names(self, names: Sequence[str]) -> list[str]:
+        if isinstance(names, str):
+            raise InvalidType("the names of chunks are a list of them, not one")
+        return list(dict.fromkeys(names))
+
+    def _pack(self, rows: Rows) -> Chunk:
+        rows.require(self._max_bytes)
+        if rows.keys is not None:
+            raise InvalidInput("rows that are staged have no keys: see Queue.open_run")
+        now = time.time()
+        tasks = rows.as_tasks(random_ids(len(rows.parameters)), None, now)
+        name = os.urandom(16).hex() + (f".{self._owner}" if self._owner else "")
+        return Chunk(self.record, name, tasks, now, self._options)
+
+    def _send(
+        self, redis: Redis, chunk: Chunk, follower: Chunk | None, meanwhile: Callable[[], Any] | None
+    ) -> str:
+        is_staged = not self.is_committed and protocol.stage(redis, chunk, follower, meanwhile)
+        log.debug("stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged)
+        return chunk.name
+
+
+def owner_of(pid: int) -> str:
+    """Return what a chunk's name says of the process without which it will not be committed: docs/protocol.md, "stage"."""
+    facts = process.identity(pid)
+    return ".".join(str(part) for part in (pid, facts["pid_start"], facts["ns"], facts["boot"]))
+
+
+def _is_of_dead(name: str) -> bool:
+    """Tell whether the owner of a chunk is known to be dead; of a process of another host that cannot be known."""
+    pid, *identity = name.split(".")[1:] or [""]
+    known = dict(zip(("pid_start", "ns", "boot"), identity, strict=False))
+    return pid.isdecimal() and process.shares_pids(known) and not process.is_alive(int(pid), known)
+
+
+def finish(redis: Redis, queue: str, run: str) -> Record:
+    """Publish what is left of a run that is decided, or of a batch; return the record. Any number may do so at once.
+
+    Raises RunDropped when somebody has deleted chunks that are to be published.
+    """
+    record, before, is_stuck = None, None, False
+    while record is None:
+        names = unpublished_chunks(redis, queue, run)
+        if is_stuck and names == before:
+            raise RunDropped(run, queue, len(names))
+        published = [
+            protocol.publish(redis, queue, run, name, follower)
+            for name, follower in zip(names, [*names[1:], None], strict=False)
+        ]
+        before, is_stuck = names, not any(published)
+        record = protocol.finish_run(redis, queue, run, time.time())
+    if record["kind"] != "stream":
+        protocol.prune_runs(redis, queue)
+    return record
+
+
+def discard(redis: Redis, queue: str, run: str, names: Sequence[str], created: float | None = None) -> int:
+    """Delete what is staged in these chunks, unless it is decided; return how many chunks that were.
+
+    created: of the record that is meant, see `protocol.discard`.
+    """
+    discarded = sum(
+        protocol.discard(redis, queue, run, name, follower, created)
+        for name, follower in zip(names, [*names[1:], None], strict=False)
+    )
+    if discarded:
+        log.info("discard run=%s queue=%s chunks=%d", run, queue, discarded)
+    return discarded

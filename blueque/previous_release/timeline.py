@@ -1,0 +1,118 @@
+"""What ran when, on which node: put together from the events of queues, and from what runs now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from blueque import history, keys, survey
+from blueque.places import LOST
+
+if TYPE_CHECKING:
+    from blueque.connection import Redis
+    from blueque.history import Event
+    from blueque.task import Task
+
+MOST_EVENTS = 10_000                                   # of a queue; it has few more
+MOST_RUNNING = 1000
+QUEUES_AT_ONCE = 4
+# What ends a run, and what it is called then.
+ENDS = {
+    "complete": "complete", "failed": "failed", "retried": "failed", "cancelled": "cancelled", "released": "released",
+    "postponed": "released",
+    "lost": "lost",
+}
+_BEGINS = ("started", "restored", "reasserted")
+
+
+class Run(NamedTuple):
+    """One attempt while its process ran.
+
+    node: the listener that watched over it last. began, ended: in Unix seconds; ended is None as long as it runs.
+    outcome: complete, failed, cancelled, released, lost; None: it runs.
+    """
+
+    task: str
+    attempt: int
+    queue: str
+    node: str
+    began: float
+    ended: float | None
+    outcome: str | None
+
+
+class Timeline(NamedTuple):
+    """The runs that overlap a stretch of time, the earliest first.
+
+    since, until: of that stretch, by the clock of Redis. cut: the queues of which events at its beginning are gone.
+    has_more: more tasks run now than are in it.
+    """
+
+    since: float
+    until: float
+    runs: list[Run]
+    cut: list[str]
+    has_more: bool = False
+
+
+def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
+    """Return what ran in the last so many seconds: one round trip for 4 queues, and three for what runs now."""
+    (time,) = redis.read(("TIME",))
+    until = survey.to_seconds(time)
+    since = until - seconds
+    runs: list[Run] = []
+    cut: list[str] = []
+    for first in range(0, len(queues), QUEUES_AT_ONCE):
+        some = queues[first : first + QUEUES_AT_ONCE]
+        replies = redis.read(*[
+            ("XREVRANGE", keys.events(queue), "+", int(since * 1000), "COUNT", MOST_EVENTS) for queue in some
+        ])
+        for queue, entries in zip(some, replies, strict=True):
+            runs += over(history.parse(queue, reversed(entries)), since)
+            if len(entries) >= MOST_EVENTS:
+                cut.append(queue)
+    has_more = False
+    if queues:
+        running = survey.listing(redis, queues, ("started",), MOST_RUNNING, None)
+        runs += [_running(task) for task in running.tasks]
+        has_more = running.has_more
+    return Timeline(since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more)
+
+
+def over(events: Iterable[Event], since: float) -> list[Run]:
+    """Return the runs that these events, the oldest first, tell the end of."""
+    begun: dict[tuple[str, int], tuple[str, float]] = {}
+    found = []
+    for event in events:
+        its = (event.task, event.attempt)
+        node, began = begun.get(its, (event.by or "", None))
+        if event.event in _BEGINS:
+            begun[its] = event.by or "", event.at
+        elif event.event == "adopted" and began is not None:
+            begun[its] = event.by or "", began
+        elif event.event in ENDS:
+            began = _began(event, since) if began is None else began
+            if began is not None:                      # else it ended before it had started
+                is_lost = event.facts.get("error_type") in LOST
+                outcome = "lost" if is_lost else ENDS[event.event]
+                found.append(Run(*its, event.queue or "", node, began, event.at, outcome))
+                begun.pop(its, None)
+    return found
+
+
+def _began(event: Event, since: float) -> float | None:
+    """Return when a run began that has ended with this event, if its begin is not known otherwise."""
+    took, began = event.facts.get("took"), event.facts.get("began")
+    if isinstance(took, (int, float)):
+        return event.at - took
+    try:
+        if began is not None:
+            return float(began)
+    except (TypeError, ValueError):                    # another program's
+        pass
+    return since if event.event in ("lost", "released") else None
+
+
+def _running(task: Task) -> Run:
+    began = task.started or task.updated or 0.0
+    return Run(task.id, task.attempt or 0, task.queue or "", task.node or "", began, None, None)

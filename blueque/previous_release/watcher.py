@@ -1,0 +1,145 @@
+"""Watcher: sees tasks end, whoever ends them, without asking all the time.
+
+Redis says when the hash of one has changed, see `tracking`; of a task that runs this is about once a second, so only its
+status is read then. Where there is no tracking all are looked at each second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from blueque import keys
+from blueque.connection import Connection, Patience, as_hash, exchange, raise_refusal
+from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
+from blueque.places import FINISHED, HELD
+from blueque.task import Task
+from blueque.tracking import Tracking
+from blueque.trouble import Trouble
+
+STATUSES_AT_ONCE = 1000
+TASKS_AT_ONCE = 100                                    # with their results
+PACE = 1.0                                             # seconds between two looks where there is no tracking
+COMES_BACK = 20.0                                      # seconds, two beats: a listener puts back what a Redis has lost
+PROOF = 10.0                                           # seconds of silence after which the connection has to prove itself
+
+
+class Watcher:
+    """Watches tasks until they have ended. `statuses` is what it saw last of those that have not.
+
+    wait: what the tasks that it yields wait with.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], ids: Iterable[str], wait: Callable[..., Task] | None = None
+    ) -> None:
+        self.statuses: dict[str, str | None] = dict.fromkeys(ids)
+        self.has_looked = False
+        self._missing: dict[str, float] = {}           # those that a listener had, and until when they may come back
+        self._tracking, self._wait = Tracking(connect), wait
+        self._by_key = {keys.task(task_id): task_id for task_id in self.statuses}
+
+    def look(self) -> Iterator[Task]:
+        """Yield those that have ended since the last look. Raises RedisAway, NoSuchTask."""
+        try:
+            yield from self._look()
+        except BaseException:
+            self.close()
+            raise
+
+    def rest(self, seconds: float) -> None:
+        """Wait for news, so long at most; it may be over earlier without any. Raises RedisAway."""
+        if self._missing:
+            seconds = min(seconds, PACE)
+        if not self._tracking.is_tracking:
+            time.sleep(min(seconds, PACE))
+            return
+        connection, is_new = self._tracking.open()
+        if is_new or self._tracking.has_news() or connection.wait(min(seconds, PROOF)) or seconds < PROOF:
+            return
+        try:
+            raise_refusal(exchange(connection, [("PING",)]))    # what is cut off without a word stays silent for ever
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._tracking.close()
+
+    def _look(self) -> Iterator[Task]:
+        connection, is_new = self._tracking.open()
+        changed = None if is_new or not self._tracking.is_tracking else connection.take_invalidated()
+        stale = [
+            task_id for task_id in (self.statuses if changed is None else {*map(self._by_key.get, changed), *self._missing})
+            if task_id in self.statuses
+        ]
+        for ids in _pieces(stale, STATUSES_AT_ONCE):
+            statuses = exchange(connection, [("HGET", keys.task(task_id), "status") for task_id in ids])
+            raise_refusal(statuses)
+            ended = [task_id for task_id, status in zip(ids, statuses, strict=True) if self._note(task_id, status)]
+            for some in _pieces(ended, TASKS_AT_ONCE):
+                yield from self._load(connection, some)
+        self.has_looked = True
+
+    def _note(self, task_id: str, status: str | None) -> bool:
+        """Take note of a status, and tell whether it is one of an end."""
+        if status is None:
+            if self._may_come_back(task_id):
+                return False
+            raise NoSuchTask(task_id, self.statuses[task_id])
+        self._missing.pop(task_id, None)
+        self.statuses[task_id] = status
+        return status in FINISHED
+
+    def _may_come_back(self, task_id: str) -> bool:
+        """Tell whether a listener may have the task, and put it back: Redis may have lost it, as in a failover."""
+        if self.statuses[task_id] not in HELD:
+            return False
+        return time.monotonic() < self._missing.setdefault(task_id, time.monotonic() + COMES_BACK)
+
+    def _load(self, connection: Connection, ids: Sequence[str]) -> Iterator[Task]:
+        replies = exchange(connection, [("HGETALL", keys.task(task_id)) for task_id in ids])
+        raise_refusal(replies)
+        for task_id, reply in zip(ids, replies, strict=True):
+            task = Task(task_id, reply if isinstance(reply, dict) else as_hash(reply), self._wait)
+            if self._note(task_id, task.status):       # else somebody has put it in line again
+                del self.statuses[task_id]
+                yield task
+
+
+def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[Task]:
+    """Yield each of the tasks as it ends, and wait for the others meanwhile, whatever happens to Redis.
+
+    patience: for so long, in seconds, the first look is tried again when Redis does not answer; after that, for ever.
+    Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway before the first look only.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    first = Patience(patience if timeout is None else min(patience, timeout))
+    trouble = Trouble("Redis answers again")
+    try:
+        while watcher.statuses:
+            try:
+                for task in watcher.look():
+                    trouble.tell(None)
+                    yield task
+                trouble.tell(None)
+                left = deadline - time.monotonic()
+                if watcher.statuses and left > 0:
+                    watcher.rest(left)
+            except RedisAway as error:
+                if not watcher.has_looked:
+                    first.pause_or_raise(error)
+                    continue
+                trouble.tell(str(error), "waiting")
+                left = deadline - time.monotonic()
+                time.sleep(max(0.0, min(trouble.pause(), left)))
+            if timeout is not None and watcher.statuses and left <= 0:
+                raise WaitTimedOut(timeout, watcher.statuses)
+    finally:
+        watcher.close()
+
+
+def _pieces(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
