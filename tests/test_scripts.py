@@ -81,6 +81,15 @@ def test_setup_finds_a_node_that_is_new_enough(tmp_path, version, answer):
     assert ask_for("node", tmp_path, version and f"echo {version}") == answer
 
 
+def test_setup_asks_for_the_server_that_the_tests_start():
+    """The question is one of the package, whose modules have moved before."""
+    ask = f'. "{ROOT}/bin/setup.sh"; venv="{Path(sys.executable).parent.parent}"; cd "{ROOT}"; has_redis && echo yes'
+
+    found = subprocess.run(["/bin/sh", "-c", ask, ROOT / "bin" / "test"], capture_output=True, text=True)
+
+    assert (found.stdout.strip(), found.stderr) == ("yes", "")
+
+
 def test_the_tests_say_which_package_they_miss(tmp_path):
     text = (ROOT / "bin" / "test").read_text()
 
