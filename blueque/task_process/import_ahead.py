@@ -2,7 +2,7 @@
 
 An upgrade replaces the files of the package under listeners and tasks that run for days. A module that they import only
 then is missing, or is of another version. So listeners, their master, the scheduler, and task processes import at their
-start what they may need until their end; tests/test_replaced_package.py takes the package away from under them.
+start what they may need until their end; tests/guards/test_replaced_package.py takes the package away from under them.
 """
 
 # ruff: noqa: F401

@@ -250,7 +250,7 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
     with Programs(url, tmp_path) as programs:
         driver = programs.script(
             ARCHIVER.format(url=way.url, piece=MANY // 2),
-            environ={"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "tests")]))},
+            environ={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
         )
         until(lambda: way.is_reached.is_set() or not driver.is_running, START, point)
         assert driver.is_running, driver.log

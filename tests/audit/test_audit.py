@@ -1,0 +1,948 @@
+"""The audit: a clean Redis has no finding, each damage exactly its own, and each repair leaves a clean Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from legacy import WORK, Legacy, install
+from running import Programs
+
+from blueque import BluequeError, Client, Processor, Retry, Task, protocol
+from blueque.audit.audit import Finding, audit, repair
+from blueque.audit.observation import WARNINGS
+from blueque.model import keys
+from blueque.model.lines import line_of, write_needs
+from blueque.protocol.bulk import NewTasks
+from blueque.protocol.runs import RunBatch
+from blueque.protocol.staging import Chunk
+
+Q = 'films "à la carte" \\ [1]'
+NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
+G, GPU, BARE = "gpus", "gpu_1", "bare"                 # a queue with lines, its listener, and one that nobody listens to
+LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
+
+
+def chunk(run: str, name: str, *its: str) -> Chunk:
+    """Return a chunk of tasks, of which the last is due in a hundred seconds if there are several."""
+    ids, etas = [task.encode() for task in its], [None, 100.0] if len(its) > 1 else None
+    tasks = NewTasks(ids, [(b"p", False)] * len(ids), None, etas)
+    return Chunk({"run": run, "queue": Q, "created": 1.0}, name, tasks, 1.0, {})
+
+
+class House:
+    """A queue with a task in each status, two listeners that live and one that is dead and holds a started task."""
+
+    def __init__(self, redis: Any, cli: Any) -> None:
+        self.redis, self.cli = redis, cli
+        for task in ("started", "complete", "failed", "reserved"):
+            self._add(NODE, task)
+        protocol.complete(redis, Q, "complete", "t-complete", NODE, "r", None, 5.0)
+        protocol.fail(redis, Q, "failed", "t-failed", NODE, "e", 5.0)
+        protocol.schedule(redis, Q, "scheduled", "p", None, 100.0, 1.0)
+        protocol.enqueue(redis, Q, "cancelled", "p", None, 1.0)
+        protocol.cancel(redis, Q, "cancelled", "me", None, 2.0)
+        self._add(DEAD, "adrift")
+        protocol.fence(redis, Q, DEAD, f"i-{DEAD}", "0")
+        protocol.register(redis, Q, OTHER, f"i-{OTHER}", {}, 2.0)
+        for task in ("pending", "second"):
+            protocol.enqueue(redis, Q, task, "p", None, 1.0)
+        self._add_lines()
+        self._add_runs()
+
+    def _add_runs(self) -> None:
+        """A run of which something is staged, one that is decided and not published, and one with keys."""
+        redis = self.redis
+        protocol.open_run(redis, Q, "staged", "staged", None, 60, 1.0)
+        protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
+        stream = protocol.open_run(redis, Q, "stream", "stream", None, 60, 1.0)
+        protocol.stage(redis, chunk("stream", "c2", "decided"))
+        protocol.commit_run(redis, stream, ["c2"], 1, "m", 1.0)
+        keyed = protocol.open_run(redis, Q, "keyed", "keyed", 2, 60, 1.0)
+        later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
+        protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
+        protocol.open_run(redis, Q, "idle_1", "keyed", 2, 60, 1.0)
+
+    def _add_lines(self) -> None:
+        """A queue with a limit, in which one task holds a lock and others wait for theirs, or have a priority."""
+        redis, needs = self.redis, write_needs({}, LOCK, 1)
+        protocol.set_max_concurrency(redis, G, 3)
+        protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
+        protocol.enqueue(redis, G, "locked", "p", None, 1.0, {"priority": -7, "needs": needs})
+        protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
+        protocol.reserve(redis, G, "locked", "t-locked", GPU, "i", 3.0)
+        protocol.start(redis, G, "locked", "t-locked", GPU, 99, 4.0)
+        protocol.drop_line(redis, G, line_of("-7", needs))
+        protocol.enqueue(redis, G, "urgent", "p", None, 1.0, {"priority": 5})
+        protocol.enqueue(redis, G, "heavy", "p", None, 1.0, {"needs": HEAVY.partition(",")[2]})
+        protocol.enqueue(redis, BARE, "waiting", "p", None, 1.0, {"priority": 9, "needs": "gpu=3"})
+        protocol.enqueue(redis, BARE, "shut out", "p", None, 1.0, {"needs": "lock:other=1"})
+        protocol.pause(redis, "empty", "me", "deploy", 5.0)
+        self.cli.set(keys.key_kept("deleted"), 1, ex=1000)
+
+    def _add(self, node: str, task: str) -> None:
+        redis, instance = self.redis, f"i-{node}"
+        protocol.register(redis, Q, node, instance, {}, 2.0)
+        protocol.enqueue(redis, Q, task, "p", None, 1.0)
+        protocol.pop(redis, Q, node, instance)
+        protocol.reserve(redis, Q, task, f"t-{task}", node, instance, 3.0)
+        if task != "reserved":
+            protocol.start(redis, Q, task, f"t-{task}", node, 99, 4.0)
+
+
+@pytest.fixture
+def house(redis: Any, cli: Any) -> House:
+    return House(redis, cli)
+
+
+class Damage(NamedTuple):
+    """What is done, and the finding it must give: its code, key and task."""
+
+    name: str
+    done: Callable[[Any], object]
+    code: str
+    key: str
+    task: str | None = None
+    is_fixed: bool = True
+
+
+KEYED = "00000000-0000-4000-8000-00000a0d225c"
+T = keys.task
+P, Z, S, C, F, X, L, N, W = (
+    name(Q) for name in (
+        keys.pending, keys.scheduled, keys.started, keys.complete, keys.failed, keys.cancelled, keys.listeners, keys.nodes,
+        keys.wake,
+    )
+)
+INDEX, R = keys.tasks(Q), keys.reserved(Q, NODE)
+GL, FIVE, LICENCE, CAP = keys.lines(G), keys.line(G, "5"), keys.line(G, HEAVY), keys.settings(G)
+WAITERS = keys.waiting("licence")
+
+
+def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda cli: [action(cli) for action in actions]
+
+
+DAMAGES = [
+    Damage("an id in line without a task", lambda cli: cli.lpush(P, "nobody"), "no_hash", P, "nobody"),
+    Damage("an id scheduled without a task", lambda cli: cli.zadd(Z, {"nobody": 1}), "no_hash", Z, "nobody"),
+    Damage("an id held without a task", lambda cli: cli.lpush(R, "nobody"), "no_hash", R, "nobody"),
+    Damage("an id held by a ghost without a task", lambda cli: cli.lpush(keys.reserved(Q, GHOST), "nobody"), "no_hash",
+           keys.reserved(Q, GHOST), "nobody"),
+    Damage("an id complete without a task", lambda cli: cli.lpush(C, "nobody"), "no_hash", C, "nobody"),
+    Damage("an id failed without a task", lambda cli: cli.lpush(F, "nobody"), "no_hash", F, "nobody"),
+    Damage("an id cancelled without a task", lambda cli: cli.lpush(X, "nobody"), "no_hash", X, "nobody"),
+    Damage("a task deleted by 1.0.0", both(
+               lambda cli: cli.delete(*keys.belongings("complete")), lambda cli: cli.lrem(C, 1, "complete")),
+           "no_hash", INDEX, "complete"),
+    Damage("the history of a task that is gone", lambda cli: cli.rpush(keys.history("nobody"), "{}"), "left_behind",
+           keys.history("nobody"), "nobody"),
+    Damage("a log of a task that is gone", lambda cli: cli.xadd(keys.log("nobody"), {"line": "1"}), "left_behind",
+           keys.log("nobody"), "nobody"),
+    Damage("a history that is a string", both(lambda cli: cli.delete(keys.history("complete")),
+           lambda cli: cli.set(keys.history("complete"), "x")), "wrong_type", keys.history("complete"), None, False),
+    Damage("statistics that are a string", lambda cli: cli.set(keys.stats(Q, "2026-11-22"), "x"), "wrong_type",
+           keys.stats(Q, "2026-11-22"), None, False),
+    Damage("a member started without a task", lambda cli: cli.sadd(S, f"{NODE} 1 nobody"), "no_hash", S, "nobody"),
+    Damage("a member started of another pid", lambda cli: cli.sadd(S, f"{NODE} 1 started"), "misplaced", S, "started"),
+    Damage("a member started of another node", lambda cli: cli.sadd(S, f"{OTHER} 99 started"), "misplaced", S, "started"),
+    Damage("a member started of a finished task", lambda cli: cli.sadd(S, f"{NODE} 99 complete"), "misplaced", S,
+           "complete"),
+    Damage("a finished task in line", lambda cli: cli.lpush(P, "complete"), "misplaced", P, "complete"),
+    Damage("a started task in line", lambda cli: cli.lpush(P, "started"), "misplaced", P, "started"),
+    Damage("a scheduled task in line", lambda cli: cli.lpush(P, "scheduled"), "misplaced", P, "scheduled"),
+    Damage("a pending task scheduled", lambda cli: cli.zadd(Z, {"pending": 1}), "misplaced", Z, "pending"),
+    Damage("a complete task failed", lambda cli: cli.lpush(F, "complete"), "misplaced", F, "complete"),
+    Damage("a failed task cancelled", lambda cli: cli.lpush(X, "failed"), "misplaced", X, "failed"),
+    Damage("a pending task complete", lambda cli: cli.lpush(C, "pending"), "misplaced", C, "pending"),
+    Damage("a complete task held", lambda cli: cli.lpush(R, "complete"), "misplaced", R, "complete"),
+    Damage("a started task held by another", lambda cli: cli.lpush(keys.reserved(Q, OTHER), "started"), "misplaced",
+           keys.reserved(Q, OTHER), "started"),
+    Damage("a pending task in line and held", lambda cli: cli.lpush(R, "pending"), "misplaced", R, "pending"),
+    Damage("a task in the line of another queue", both(lambda cli: cli.lpush(keys.pending("other"), "pending"),
+                                                      lambda cli: cli.zadd(keys.QUEUES, {"other": 0})),
+           "misplaced", keys.pending("other"), "pending"),
+    Damage("a task in the index of another queue", both(lambda cli: cli.zadd(keys.tasks("other"), {"pending": 0}),
+                                                       lambda cli: cli.zadd(keys.QUEUES, {"other": 0})),
+           "misplaced", keys.tasks("other"), "pending"),
+    Damage("a task twice in line", lambda cli: cli.lpush(P, "pending"), "double", P, "pending"),
+    Damage("a task completed twice", lambda cli: cli.lpush(C, "complete"), "double", C, "complete"),
+    Damage("a task held twice", lambda cli: cli.lpush(R, "started"), "double", R, "started"),
+    Damage("a pending task nowhere", lambda cli: cli.lrem(P, 1, "pending"), "missing", P, "pending"),
+    Damage("a scheduled task nowhere", lambda cli: cli.zrem(Z, "scheduled"), "missing", Z, "scheduled"),
+    Damage("a complete task nowhere", lambda cli: cli.lrem(C, 1, "complete"), "missing", C, "complete"),
+    Damage("a failed task nowhere", lambda cli: cli.lrem(F, 1, "failed"), "missing", F, "failed"),
+    Damage("a cancelled task nowhere", lambda cli: cli.lrem(X, 1, "cancelled"), "missing", X, "cancelled"),
+    Damage("a reserved task that nobody holds", lambda cli: cli.lrem(R, 1, "reserved"), "missing", R, "reserved"),
+    Damage("a started task that nobody holds", lambda cli: cli.lrem(R, 1, "started"), "missing", R, "started"),
+    Damage("a started task that is not in the set", lambda cli: cli.srem(S, f"{NODE} 99 started"), "missing", S, "started"),
+    Damage("a task that is not in the index", lambda cli: cli.zrem(INDEX, "failed"), "missing", INDEX, "failed"),
+    Damage("a task popped and not reserved", lambda cli: cli.lmove(P, R, "RIGHT", "LEFT"), "popped", R, "pending", False),
+    Damage("a task popped by a dead listener", lambda cli: cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"), "held",
+           keys.reserved(Q, DEAD), "pending"),
+    Damage("a task popped by a ghost", lambda cli: cli.lmove(P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"), "held",
+           keys.reserved(Q, GHOST), "pending"),
+    Damage("a task reserved by a ghost", both(lambda cli: cli.lmove(R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+                                             lambda cli: cli.hset(T("reserved"), "node", GHOST)),
+           "held", keys.reserved(Q, GHOST), "reserved"),
+    Damage("a task reserved by a dead listener", both(lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+                                                     lambda cli: cli.hset(T("reserved"), "node", DEAD)),
+           "held", keys.reserved(Q, DEAD), "reserved"),
+    Damage("a task that a dead 1.0.0 listener has claimed", both(
+        lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+        lambda cli: cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": GHOST})),
+        "held", keys.reserved(Q, DEAD), "reserved", False),
+    Damage("a task started by a ghost", both(
+        lambda cli: cli.lmove(keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+        lambda cli: cli.srem(S, f"{DEAD} 99 adrift"), lambda cli: cli.sadd(S, f"{GHOST} 99 adrift"),
+        lambda cli: cli.hset(T("adrift"), "node", GHOST), lambda cli: cli.delete(keys.listener(Q, DEAD)),
+        lambda cli: cli.zrem(N, DEAD)),
+        "held", keys.reserved(Q, GHOST), "adrift", False),
+    Damage("a stump", lambda cli: cli.hset(T("nobody"), mapping={"status": "complete", "result": "r", "updated": 1}),
+           "stump", T("nobody"), "nobody"),
+    Damage("a task without parameters", lambda cli: cli.hdel(T("pending"), "parameters"), "partial", T("pending"), "pending",
+           False),
+    Damage("a task without queue", lambda cli: cli.hdel(T("pending"), "queue"), "partial", T("pending"), "pending", False),
+    Damage("a task without status", lambda cli: cli.hdel(T("pending"), "status"), "partial", T("pending"), "pending", False),
+    Damage("a task in an unknown status", lambda cli: cli.hset(T("pending"), "status", "lazy"), "unknown_status",
+           T("pending"), "pending", False),
+    Damage("a result beside an error", lambda cli: cli.hset(T("failed"), "result", "r"), "both", T("failed"), "failed"),
+    Damage("an error beside a result", lambda cli: cli.hset(T("complete"), "error", "e"), "both", T("complete"), "complete"),
+    Damage("a running task with both", lambda cli: cli.hset(T("started"), mapping={"error": "e", "result": "r"}), "both",
+           T("started"), "started", False),
+    Damage("a reservation without token", lambda cli: cli.hdel(T("reserved"), "token"), "no_token", T("reserved"),
+           "reserved", False),
+    Damage("a score that drifted", lambda cli: cli.zincrby(keys.QUEUES, 1, Q), "score", keys.QUEUES),
+    Damage("a queue that is not in the list", lambda cli: cli.zrem(keys.QUEUES, Q), "unknown_queue", keys.QUEUES),
+    Damage("a node without registration", lambda cli: cli.zadd(N, {GHOST: 1}), "node", N),
+    Damage("a registration without node", lambda cli: cli.zrem(N, NODE), "node", N),
+    Damage("a dead member", both(lambda cli: cli.sadd(L, DEAD), lambda cli: cli.zincrby(keys.QUEUES, 1, Q)), "dead_member",
+           L),
+    Damage("a dead listener with nothing", both(lambda cli: cli.hset(keys.listener(Q, OTHER), "state", "dead"),
+                                               lambda cli: cli.srem(L, OTHER), lambda cli: cli.zincrby(keys.QUEUES, -1, Q)),
+           "dead_listener", keys.listener(Q, OTHER)),
+    Damage("a registration without instance", lambda cli: cli.hdel(keys.listener(Q, OTHER), "instance"), "registration",
+           keys.listener(Q, OTHER), None, False),
+    Damage("orders for nobody", lambda cli: cli.zadd(keys.orders(Q, GHOST), {"0": 0}), "orders", keys.orders(Q, GHOST)),
+    Damage("orders of a wrong shape", lambda cli: cli.zadd(keys.orders(Q, NODE), {"go": 0}), "garbage",
+           keys.orders(Q, NODE)),
+    Damage("a wake-up marker of a wrong shape", lambda cli: cli.zadd(W, {"started": 0}), "garbage", W),
+    Damage("a started member of another program", lambda cli: cli.sadd(S, "hello"), "garbage", S),
+    Damage("a line that is a string", both(lambda cli: cli.delete(P), lambda cli: cli.set(P, "hello")), "wrong_type", P,
+           None, False),
+    Damage("a task that is a string", lambda cli: cli.set(T("nobody"), "hello"), "wrong_type", T("nobody"), None, False),
+    Damage("a registration that is a string", both(
+        lambda cli: cli.delete(keys.listener(Q, OTHER)), lambda cli: cli.set(keys.listener(Q, OTHER), "hello")),
+        "wrong_type", keys.listener(Q, OTHER), None, False),
+    Damage("an urgent task in the line of the others", lambda cli: cli.lpush(keys.pending(G), "urgent"), "misplaced",
+           keys.pending(G), "urgent"),
+    Damage("an urgent task in two lines", lambda cli: cli.lpush(LICENCE, "urgent"), "misplaced", LICENCE, "urgent"),
+    Damage("an urgent task twice in line", lambda cli: cli.lpush(FIVE, "urgent"), "double", FIVE, "urgent"),
+    Damage("an urgent task in line and held", lambda cli: cli.lpush(keys.reserved(G, GPU), "urgent"), "misplaced",
+           keys.reserved(G, GPU), "urgent"),
+    Damage("an urgent task popped and not reserved", both(
+        lambda cli: cli.lmove(FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"), lambda cli: cli.zrem(GL, "5")), "popped",
+        keys.reserved(G, GPU), "urgent", False),
+    Damage("an urgent task nowhere", both(lambda cli: cli.delete(FIVE), lambda cli: cli.zrem(GL, "5")), "missing", FIVE,
+           "urgent"),
+    Damage("a line that is not listed", lambda cli: cli.zrem(GL, "5"), "hidden_line", GL),
+    Damage("a line that is listed too low", lambda cli: cli.zadd(GL, {"5": 1}), "line_score", GL),
+    Damage("many lines that are listed, and nobody stands in them", lambda cli: cli.zadd(
+        keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(101)}), "empty_line", keys.lines(BARE)),
+    Damage("a line without tasks that waits for a lock", lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
+           "empty_line", WAITERS),
+    Damage("a line that does not wait for its lock", lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"), "waiting", WAITERS),
+    Damage("a line of another lock", lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"), "garbage", WAITERS),
+    Damage("a line with a name without sense", lambda cli: cli.zadd(GL, {"high": 7}), "bad_line", GL),
+    Damage("a line with work, and a name without sense", both(
+        lambda cli: cli.rename(FIVE, keys.line(G, "5,gpus")), lambda cli: cli.zadd(GL, {"5,gpus": 5}),
+        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "needs", "gpus")),
+        "bad_line", keys.line(G, "5,gpus"), None, False),
+    Damage("a priority beyond all", both(
+        lambda cli: cli.rename(FIVE, keys.line(G, "500")), lambda cli: cli.zadd(GL, {"500": 500}),
+        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "priority", "500")),
+        "bad_line", keys.line(G, "500"), None, False),
+    Damage("a lock held by nobody", lambda cli: cli.sadd(keys.lock(LOCK), "nobody"), "no_hash", keys.lock(LOCK), "nobody"),
+    Damage("a lock held by a task that has ended", lambda cli: cli.sadd(keys.lock("x"), "complete"), "misplaced",
+           keys.lock("x"), "complete"),
+    Damage("a lock held by a task that holds another", lambda cli: cli.sadd(keys.lock("x"), "locked"), "misplaced",
+           keys.lock("x"), "locked"),
+    Damage("a lock that its holder does not hold", lambda cli: cli.srem(keys.lock(LOCK), "locked"), "missing",
+           keys.lock(LOCK), "locked"),
+    Damage("a lock held by too many", both(
+        lambda cli: cli.sadd(keys.lock(LOCK), "started"), lambda cli: cli.hset(T("started"), "lock", LOCK)),
+        "overfull", keys.lock(LOCK), None, False),
+    Damage("a place taken by nobody", lambda cli: cli.sadd(keys.counted(G), "nobody"), "no_hash", keys.counted(G), "nobody"),
+    Damage("a place taken by a task that waits", lambda cli: cli.sadd(keys.counted(G), "urgent"), "misplaced",
+           keys.counted(G), "urgent"),
+    Damage("a place that is not taken", lambda cli: cli.srem(keys.counted(G), "locked"), "missing", keys.counted(G),
+           "locked"),
+    Damage("a need that no listener can meet", lambda cli: cli.hset(keys.listener(G, GPU), "resources", "memory=8"),
+           "stuck", LICENCE, "heavy", False),
+    Damage("a listener without anything for a need", lambda cli: cli.hdel(keys.listener(G, GPU), "resources"), "stuck",
+           LICENCE, "heavy", False),
+    Damage("a queue with work that may run nothing", lambda cli: cli.hset(CAP, "max_concurrency", 0), "stuck", CAP, None,
+           False),
+    Damage("a limit that is no number", lambda cli: cli.hset(CAP, "max_concurrency", "few"), "settings", CAP, None, False),
+    Damage("a pause since never", lambda cli: cli.hset(CAP, "paused", "yes"), "settings", CAP, None, False),
+    Damage("a kept key for ever", lambda cli: cli.persist(keys.key_kept("deleted")), "kept", keys.key_kept("deleted"),
+           None, False),
+    Damage("a staged task without a hash", lambda cli: cli.delete(T("staged-2")), "no_hash", keys.staged("c1"), "staged-2",
+           False),
+    Damage("a staged task in line", lambda cli: cli.lpush(P, "staged-1"), "misplaced", P, "staged-1", False),
+    Damage("a staged task that has begun", both(
+        lambda cli: cli.hset(T("decided"), "status", "complete"), lambda cli: cli.lpush(C, "decided")),
+        "misplaced", keys.staged("c2"), "decided", False),
+    Damage("a task of a run in no chunk", lambda cli: cli.lrem(keys.staged("c2"), 1, "decided"), "missing", P, "decided"),
+    Damage("a chunk that no run knows of", lambda cli: cli.zrem(keys.staging(Q, "staged"), "c1"), "leftover",
+           keys.staged("c1"), None, False),
+    Damage("a run that is not listed", lambda cli: cli.zrem(keys.runs(Q), "idle_1"), "leftover", keys.run(Q, "idle_1"),
+           None, False),
+    Damage("a ledger of no run", lambda cli: cli.sadd(keys.ledger(Q, "gone", 5), "x"), "leftover",
+           keys.ledger(Q, "gone", 5), None, False),
+    Damage("a ledger that is a string", lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"), "wrong_type",
+           keys.ledger(Q, "idle_1", 1), None, False),
+    Damage("a chunk that is a string", lambda cli: cli.set(keys.staged("c3"), "x"), "wrong_type", keys.staged("c3"), None,
+           False),
+    Damage("a list of runs that is a set", lambda cli: cli.sadd(keys.runs(G), "x"),
+           "wrong_type", keys.runs(G), None, False),
+    Damage("a lock that is a string", lambda cli: cli.set(keys.lock("x"), "1"), "wrong_type", keys.lock("x"), None, False),
+    Damage("a line that is a set", lambda cli: cli.sadd(keys.line(G, "6"), "1"), "wrong_type", keys.line(G, "6"), None,
+           False),
+    Damage("settings that are a string", both(lambda cli: cli.delete(CAP), lambda cli: cli.set(CAP, "hello")),
+           "wrong_type", CAP, None, False),
+    Damage("a listing of lines that is a list", both(lambda cli: cli.delete(GL), lambda cli: cli.lpush(GL, "5")),
+           "wrong_type", GL, None, False),
+    Damage("a key that nobody knows", lambda cli: cli.set("blueque_x", "1"), "unknown_key", "blueque_x", None, False),
+    Damage("a log that is a string", lambda cli: cli.set(keys.log("x"), "1"), "wrong_type", keys.log("x"), None, False),
+    Damage("a checkpoint that is a list", lambda cli: cli.lpush(keys.checkpoint("x"), "1"), "wrong_type",
+           keys.checkpoint("x"), None, False),
+    Damage("a list of a queue that nobody knows", lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
+           "unknown_key", keys.reserved("other", GHOST), None, False),
+]
+
+
+def test_a_house_in_order_has_no_finding(house):
+    assert audit(house.redis) == []
+
+
+def test_a_few_lines_in_which_nobody_stands_are_no_finding(house):
+    house.cli.zadd(keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(100)})
+
+    assert audit(house.redis) == []
+
+
+def test_an_empty_redis_has_no_finding(redis):
+    assert audit(redis) == []
+
+
+@pytest.mark.parametrize("settle", [0.0, 0.01])
+@pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
+def test_each_damage_has_exactly_its_own_finding(house, damage, settle):
+    damage.done(house.cli)
+
+    found = audit(house.redis, settle)
+
+    assert [(finding.code, finding.key, finding.task) for finding in found] == [(damage.code, damage.key, damage.task)]
+    assert (found[0].fix is not None) == damage.is_fixed
+
+
+FIXED = [damage for damage in DAMAGES if damage.is_fixed]
+LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
+# What is repaired otherwise than by putting everything back as it was, as a deleted task, or a listener that is dead.
+CHANGED = {"mend", "recover", "forget"}
+
+
+@pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
+def test_a_repaired_damage_leaves_a_clean_audit(house, damage):
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+
+    assert repair(house.redis, found, 9.0)
+
+    assert audit(house.redis) == []
+
+
+@pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
+def test_a_repair_puts_back_what_was_and_nothing_else(house, damage, state):
+    before = tidy(state())
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    if found.fix in CHANGED or "another queue" in damage.name or re.search("deleted|index|chunk", damage.name):
+        return
+
+    repair(house.redis, found, 9.0)
+
+    assert tidy(state()) == before
+
+
+def tidy(state: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a repair may change: the order of lists, and `updated`."""
+    def tidied(value: Any) -> Any:
+        if isinstance(value, list):
+            return sorted(value)
+        return {name: text for name, text in value.items() if name != "updated"} if isinstance(value, dict) else value
+
+    return {key: tidied(value) for key, value in state.items() if not key.startswith(keys.wake(""))}
+
+
+@pytest.mark.parametrize("damage", LEFT, ids=[damage.name for damage in LEFT])
+def test_what_a_person_has_to_decide_is_left_as_it_is(house, damage, state):
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    before = state()
+
+    assert not repair(house.redis, found, 9.0)
+
+    assert state() == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
+def test_a_repair_that_comes_too_late_does_no_harm(house, damage):
+    """Somebody else has repaired it meanwhile: the second repair finds nothing to do, and does nothing."""
+    damage.done(house.cli)
+    (found,) = audit(house.redis)
+    repair(house.redis, found, 9.0)
+    before = audit(house.redis)
+
+    repair(house.redis, found, 9.5)
+
+    assert audit(house.redis) == before
+
+
+def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage():
+    document = (Path(__file__).parents[2] / "docs" / "protocol" / "audit.md").read_text()
+    table = document.partition("## Invariants\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (\w+)", table, flags=re.M)
+
+    assert {code for code, _ in rows} == {damage.code for damage in DAMAGES} >= WARNINGS
+    assert {repair for _, repair in rows} - {"none"} <= set(protocol.__all__)
+    assert {code for code, repair in rows if repair != "none"} == {damage.code for damage in FIXED}
+    assert {code for code, repair in rows if repair == "none"} <= {damage.code for damage in LEFT}
+
+
+def codes(findings: Iterable[Finding]) -> list[str]:
+    return sorted(finding.code for finding in findings)
+
+
+def repair_all(redis: Any) -> list[Finding]:
+    """Repair until nothing is left that can be; return what is."""
+    for _ in range(5):
+        found = audit(redis)
+        if not [finding for finding in found if finding.fix and repair(redis, finding, 9.0)]:
+            break
+    return found
+
+
+# A look at what moves
+
+
+def test_a_task_that_has_moved_on_meanwhile_is_no_finding(house):
+    house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    def reserve(seconds: float) -> None:
+        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
+
+    assert codes(audit(house.redis)) == ["popped"]
+    assert audit(house.redis, 1.0, reserve) == []
+
+
+def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(house):
+    house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    def run_and_pop_again(seconds: float) -> None:
+        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
+        protocol.release(house.redis, Q, "pending", "t", NODE, 9.0)
+        house.cli.lmove(P, R, "RIGHT", "LEFT")
+
+    assert audit(house.redis, 1.0, run_and_pop_again) == []
+
+
+def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_finding(house):
+    house.cli.lrem(P, 1, "pending")
+
+    assert audit(house.redis, 1.0, lambda seconds: house.cli.lpush(keys.reserved(Q, OTHER), "pending")) == []
+
+
+@pytest.mark.parametrize(("name", "task"), [("c1", "staged-1"), ("c2", "decided")])
+def test_a_task_missed_in_line_that_turns_out_to_be_staged_is_no_finding(house, name, task):
+    """The first look may see the hash of a task that is being staged, and not yet its chunk."""
+    house.cli.lrem(keys.staged(name), 1, task)
+
+    assert codes(audit(house.redis)) == ["missing"]
+    assert audit(house.redis, 1.0, lambda seconds: house.cli.rpush(keys.staged(name), task)) == []
+
+
+def test_a_task_of_a_dead_listener_that_a_living_one_has_claimed_is_no_finding(house):
+    house.cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT")
+    house.cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": OTHER})
+
+    assert audit(house.redis) == []
+
+
+def test_what_comes_up_during_the_pause_is_left_to_the_next_audit(house):
+    house.cli.lpush(P, "nobody")
+
+    found = audit(house.redis, 1.0, lambda seconds: house.cli.lpush(P, "somebody"))
+
+    assert [finding.task for finding in found] == ["nobody"]
+
+
+def test_the_pause_is_as_long_as_asked_for_and_only_made_if_there_is_a_suspect(house):
+    pauses: list[float] = []
+    audit(house.redis, 2.5, pauses.append)
+    house.cli.lpush(P, "nobody")
+    audit(house.redis, 2.5, pauses.append)
+
+    assert pauses == [2.5]
+
+
+def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
+    stop = threading.Event()
+
+    def work(node: str) -> None:
+        with contextlib.closing(Client(url)) as client:
+            own, instance = client._redis, f"i-{node}"
+            protocol.register(own, "busy", node, instance, {}, 1.0)
+            while not stop.is_set():
+                task, token = uuid.uuid4().hex, uuid.uuid4().hex
+                protocol.enqueue(own, "busy", task, "p", None, 1.0)
+                popped, *_ = protocol.pop(own, "busy", node, instance)
+                if popped and protocol.reserve(own, "busy", popped, token, node, instance, 1.0):
+                    protocol.start(own, "busy", popped, token, node, 1, 1.0)
+                    protocol.complete(own, "busy", popped, token, node, "r", None, 1.0)
+
+    threads = [threading.Thread(target=work, args=(f"h_{n}",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = [audit(redis, 0.1) for _ in range(5)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen == [[]] * 5
+    assert audit(redis) == []
+
+
+def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
+    stop = threading.Event()
+
+    def work(number: int) -> None:
+        with contextlib.closing(Client(url)) as client:
+            queue = client.get_queue("busy")
+            while not stop.is_set():
+                staging, run = queue.open_staging(), queue.open_run(uuid.uuid4().hex, shards=2)
+                names = [staging.stage([b"1"] * 20, etas=[None, 4e9] * 10) for _ in range(3)]
+                staging.discard(names[:1])
+                staging.commit(names[1:])
+                run.put([str(n) for n in range(20)], [b"1"] * 20)
+                run.close(20)
+                protocol.drop_run(client._redis, "busy", run.name)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = [audit(redis, 0.1) for _ in range(5)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen == [[]] * 5
+    assert audit(redis) == []
+
+
+def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house, client):
+    """Its EXEC ends every watch on the connection, and with it that of the next enqueue's spare id."""
+    queue = client.get_queue(Q)
+    queue.enqueue("p")
+    assert house.redis.ahead is not None
+    spare = house.redis.ahead.look.task
+    house.cli.lpush(P, "nobody")
+    audit(house.redis, 0.01)
+    house.cli.hset(T(spare), "status", "taken")
+
+    assert queue.enqueue("p") != spare
+
+
+# Repairs beside others
+
+
+def test_an_entry_that_is_right_by_now_stays(house):
+    house.cli.lpush(C, "late")
+    (found,) = audit(house.redis)
+    house.cli.hset(T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"})
+
+    assert not repair(house.redis, found, 9.0)
+
+    assert audit(house.redis) == []
+
+
+def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
+    house.cli.srem(S, f"{NODE} 99 started")
+    (found,) = audit(house.redis)
+    protocol.complete(house.redis, Q, "started", "t-started", NODE, "r", None, 9.0)
+
+    assert not repair(house.redis, found, 9.5)
+
+    assert audit(house.redis) == []
+
+
+def test_a_task_that_was_put_back_and_popped_meanwhile_is_not_put_in_line_again(house):
+    """A listener of 1.0.0 would run the second entry, whatever the hash says."""
+    house.cli.lrem(P, 1, "pending")
+    (found,) = audit(house.redis)
+    repair(house.redis, found, 9.0)
+    protocol.pop(house.redis, Q, NODE, f"i-{NODE}")
+
+    assert not repair(house.redis, found, 9.5)
+
+    assert house.cli.lrange(P, 0, -1) == ["second"]
+
+
+def test_a_reserved_task_of_a_forgotten_listener_in_no_list_is_put_in_line_in_two_steps(house):
+    house.cli.lrem(R, 1, "reserved")
+    house.cli.hset(T("reserved"), "node", GHOST)
+
+    assert repair_all(house.redis) == []
+
+    assert house.cli.lindex(P, -1) == "reserved"
+    assert "token" not in house.cli.hgetall(T("reserved"))
+
+
+def test_a_task_popped_by_two_listeners_that_died_is_in_line_once(house):
+    house.cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT")
+    house.cli.lpush(keys.reserved(Q, GHOST), "pending")
+
+    assert repair_all(house.redis) == []
+
+    assert house.cli.lrange(P, 0, -1).count("pending") == 1
+
+
+def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
+    for damage in FIXED:
+        damage.done(house.cli)
+
+    assert [finding for finding in repair_all(house.redis) if finding.fix] == []
+
+
+# Names
+
+
+def test_a_list_that_may_be_of_two_queues_is_of_the_one_whose_task_it_holds(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    cli.lmove(keys.pending("a_b"), keys.reserved("a_b", "h_1"), "RIGHT", "LEFT")
+
+    (found,) = audit(redis)
+
+    assert (found.code, found.task, found.queue, found.node) == ("held", "of a_b", "a_b", "h_1")
+
+
+def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    cli.lpush(keys.reserved("a_b", "h_1"), "nobody")
+
+    (found,) = audit(redis)
+
+    assert (found.code, found.fix) == ("unknown_key", None)
+
+
+def test_a_listener_that_is_known_owns_its_list_whatever_the_names(redis, cli):
+    for queue in ("a", "a_b"):
+        protocol.register(redis, queue, "h_1", "i", {}, 1.0)
+        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+    protocol.pop(redis, "a_b", "h_1", "i")
+    protocol.reserve(redis, "a_b", "of a_b", "t", "h_1", "i", 2.0)
+
+    assert audit(redis) == []
+
+
+def test_keys_of_other_programs_are_none_of_ours(redis, cli):
+    cli.set("other", 1)
+    cli.set("blue", 1)
+
+    assert audit(redis) == []
+
+
+# Size
+
+
+def test_a_large_redis_is_read_in_pieces(redis, cli):
+    pipeline = cli.pipeline()
+    for number in range(2500):
+        task = f"t{number}"
+        pipeline.hset(T(task), mapping={"status": "complete", "queue": "large", "parameters": "p", "attempt": 1})
+        pipeline.lpush(keys.complete("large"), task)
+        pipeline.zadd(keys.tasks("large"), {task: 1})
+    pipeline.zadd(keys.QUEUES, {"large": 0})
+    pipeline.execute()
+    assert audit(redis) == []
+    for number in range(0, 2500, 50):
+        cli.lrem(keys.complete("large"), 1, f"t{number}")
+
+    assert codes(audit(redis, 0.01)) == ["missing"] * 50
+
+
+# Health
+
+
+class Bustle:
+    """People and listeners that do what they may, in any order."""
+
+    def __init__(self, seed: int, client: Client, redis: Any) -> None:
+        self.random, self.client, self.redis = Random(seed), client, redis
+        self.queue, self.made = client.get_queue(Q), list[str]()
+        self.nodes: dict[str, str] = {}
+        self.tasks: dict[str, Task | None] = {}
+        for number in range(3):
+            self.register(f"h{number}.example.com_{number}")
+
+    def register(self, node: str) -> None:
+        self.nodes[node], self.tasks[node] = uuid.uuid4().hex, None
+        facts = {"beat_every": 10, "resources": "gpu=1"}
+        protocol.register(self.redis, Q, node, self.nodes[node], facts, time.time())
+
+    def step(self) -> str:
+        name = self.random.choice([
+            "enqueue", "enqueue", "enqueue", "schedule", "due", "take", "take", "take", "start", "start", "complete", "fail",
+            "release", "progress", "cancel", "confirm", "requeue", "delete", "die", "leave", "order", "beat", "prioritise",
+            "put_first", "limit", "pause", "resume", "move",
+        ])
+        with contextlib.suppress(BluequeError):
+            getattr(self, name)()
+        return name
+
+    def any_task(self) -> str:
+        return self.random.choice(self.made or ["none"])
+
+    def any_node(self) -> str:
+        return self.random.choice(list(self.nodes))
+
+    def processor(self) -> Processor:
+        busy = [task for task in self.tasks.values() if task is not None]
+        if not busy:
+            raise BluequeError("all are idle")
+        return self.client.get_processor(self.random.choice(busy))
+
+    def enqueue(self) -> None:
+        if self.client.get_inspector().pending(Q) > 3:
+            return
+        retry = self.random.choice([None, Retry(max=1, backoff=0), Retry(max=2)])
+        self.made.append(self.queue.enqueue("p", retry=retry, **self.wishes()))
+
+    def schedule(self) -> None:
+        self.made.append(self.queue.schedule("p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()))
+
+    def wishes(self) -> dict[str, Any]:
+        return self.random.choice([
+            {}, {}, {"priority": 7}, {"priority": -7}, {"lock": "a_b %"}, {"lock": ("c", 2), "priority": 7},
+            {"resources": {"gpu": 1}},
+        ])
+
+    def prioritise(self) -> None:
+        self.queue.set_priority(self.any_task(), self.random.choice([-7, 0, 7]))
+
+    def put_first(self) -> None:
+        self.queue.put_first(self.any_task())
+
+    def limit(self) -> None:
+        self.queue.set_max_concurrency(self.random.choice([None, 1, 2]))
+
+    def pause(self) -> None:
+        if self.random.random() < 0.2:
+            self.queue.pause("me")
+
+    def resume(self) -> None:
+        self.queue.resume()
+
+    def move(self) -> None:
+        """To another queue and back, for here is where the listeners are."""
+        task_id = self.any_task()
+        self.queue.move(task_id, "elsewhere")
+        assert audit(self.redis) == []
+        self.client.get_queue("elsewhere").move(task_id, Q)
+        self.tidy("elsewhere")
+
+    def tidy(self, queue: str) -> list[str]:
+        """Drop the lines in which nobody stands, as a listener does that looks for work; return the others."""
+        heads = list(self.client.get_inspector().heads(queue))
+        for head in heads:
+            if not head.length:
+                protocol.drop_line(self.redis, queue, head.line)
+        return [head.line for head in heads if head.length and not head.is_locked]
+
+    def due(self) -> None:
+        protocol.enqueue_due(self.redis, Q, time.time() + 100)
+
+    def take(self) -> None:
+        node = self.any_node()
+        task = self.tasks[node]
+        if task is not None and self.client.get_task(task.id).token == task.token:
+            return
+        popped, *_ = protocol.pop(self.redis, Q, node, self.nodes[node], next(iter(self.tidy(Q)), None))
+        if popped:
+            token = uuid.uuid4().hex
+            fields = protocol.reserve(self.redis, Q, popped, token, node, self.nodes[node], time.time())
+            self.tasks[node] = None if fields is None else Task(popped, fields)
+
+    def start(self) -> None:
+        self.processor().start(self.random.randint(2, 9999))
+
+    def complete(self) -> None:
+        self.processor().complete({"a": 1})
+
+    def fail(self) -> None:
+        self.processor().fail(self.random.choice([ValueError("no"), "no"]))
+
+    def release(self) -> None:
+        self.processor().release()
+
+    def progress(self) -> None:
+        self.processor().progress("50 %")
+
+    def confirm(self) -> None:
+        processor = self.processor()
+        if "cancel" in self.client.get_task(processor._task.id).fields:
+            processor.confirm_cancel({})
+
+    def cancel(self) -> None:
+        self.queue.cancel(self.any_task(), "me", "why not")
+
+    def requeue(self) -> None:
+        self.queue.requeue(self.any_task())
+
+    def delete(self) -> None:
+        task_id = self.any_task()
+        self.queue.delete_task(self.client.get_task(task_id))
+
+    def leave(self) -> None:
+        node = self.any_node()
+        if protocol.deregister(self.redis, Q, node, self.nodes[node]):
+            self.register(node)
+
+    def beat(self) -> None:
+        node = self.any_node()
+        protocol.beat(self.redis, Q, node, self.nodes[node], self.random.randint(1, 99), time.time())
+
+    def order(self) -> None:
+        protocol.order(self.redis, Q, self.any_node(), "drain", "me")
+
+    def die(self) -> None:
+        """Die, and be found dead: what had not started is in line again, what had started is adopted, or lost."""
+        node, now = self.any_node(), time.time()
+        instance = self.nodes.pop(node)
+        (beat,) = self.redis.read(("HGET", keys.listener(Q, node), "beat"))
+        protocol.fence(self.redis, Q, node, instance, beat)
+        self.tasks.pop(node)
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            protocol.recover(self.redis, Q, task_id, node, instance, now)
+        assert audit(self.redis) == [] or not self.redis.read(("LLEN", keys.reserved(Q, node)))[0]
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            token, heir = self.client.get_task(task_id).token, self.any_node()
+            if self.random.random() < 0.5:
+                protocol.adopt(self.redis, Q, task_id, token, node, heir, self.nodes[heir], now)
+            else:
+                protocol.lose(self.redis, Q, task_id, token, node, instance, "lost", None, now)
+            if self.random.random() < 0.5 and token:
+                protocol.restore(self.redis, Q, task_id, token, heir, self.nodes[heir], 77, {}, now, now)
+        protocol.forget(self.redis, Q, node, instance)
+        self.register(node)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_done_as_it_should_be_leaves_no_finding(client, redis, seed):
+    bustle = Bustle(seed, client, redis)
+    for number in range(600):
+        done = bustle.step()
+
+        assert audit(redis) == [], f"seed {seed}, step {number}: {done}"
+
+
+# Beside 1.0.0
+
+
+@pytest.fixture(scope="session")
+def _installed():
+    install()
+
+
+@pytest.fixture
+def legacy(_installed, url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield Legacy(url, programs)
+
+
+LISTENER = """
+listener = client.get_listener("video")
+"""
+RESERVE = LISTENER + """
+task = listener.listen()
+"""
+START = RESERVE + """
+processor = client.get_processor(task)
+processor.start(os.getpid())
+task = client.get_task(task.id)
+processor = client.get_processor(task)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'queue = client.get_queue("video"); queue.enqueue("p"); queue.schedule("p", 4e9); queue.schedule("p", 1)',
+        'queue = client.get_queue("video"); queue.schedule("p", time.time() + 0.01); time.sleep(0.02)\n'
+        'queue.enqueue_due_tasks()',
+        LISTENER, RESERVE, START, START + "processor.complete('r')", START + "processor.fail('e')",
+        START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))",
+    ],
+)
+def test_what_1_0_0_does_is_no_finding(legacy, redis, client, code):
+    legacy.run('client.get_queue("video").enqueue("p")')
+    legacy.run(code)
+    protocol.register(redis, "video", NODE, "i", {}, 1.0)
+    popped, *_ = protocol.pop(redis, "video", NODE, "i")
+    if popped:
+        protocol.reserve(redis, "video", popped, "t", NODE, "i", 2.0)
+        protocol.start(redis, "video", popped, "t", NODE, 99, 3.0)
+
+    assert audit(redis) == []
+
+
+def test_a_task_that_1_0_0_has_claimed_from_a_dead_listener_is_no_finding(legacy, redis):
+    legacy.run('client.get_queue("video").enqueue("p")')
+    legacy.run(RESERVE)
+
+    (status,) = legacy.run(LISTENER + "say(listener.claim_orphan().status)")
+
+    assert status == "reserved"
+    assert audit(redis) == []
+
+
+def test_the_documented_defects_of_1_0_0_are_found_and_repaired(legacy, redis, client):
+    for _ in range(4):
+        client.get_queue("video").enqueue("p")
+    twice = START + "processor.complete('r'); processor.complete('r')"
+    both_ends = START + "processor.complete('r'); processor.fail('e')"
+    deleted = START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))"
+    stump = deleted + "; processor.complete('r')"
+    second_listener = LISTENER + "client.get_listener('video')"
+    for code in (twice, both_ends, deleted, stump, second_listener):
+        legacy.run(code)
+
+    found = audit(redis)
+
+    assert codes(found) == ["both", "double", "misplaced", "no_hash", "score", "stump"]
+    assert all(finding.fix for finding in found)
+    assert repair_all(redis) == []

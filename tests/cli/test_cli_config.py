@@ -1,0 +1,220 @@
+"""`blueque config`, `completion` and `help`: what is in effect, what a shell completes, and what words mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from blueque import protocol
+from blueque.cli import failure
+from blueque.cli.main import blueque
+from blueque.cli.options import Invocation
+from blueque.cli.verbs import help
+from blueque.cli.verbs.completion import SHELLS, answer
+from blueque.config import toml_file
+from blueque.model.states import FINISHED
+from blueque.queries.listing import STATUSES
+
+DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+TEXT = """redis_url = "redis://ada:geheim@db1:6379/0"
+[listener]
+slots = 4
+retry = { max = 2, backoff = 5 }
+[retention]
+failed = "never"
+[queues."render.4k"]
+weight = 5
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty directory, and an environment that says nothing."""
+    for name in [name for name in os.environ if name.startswith(("BLUEQUE_", "REDIS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here):
+    def run(*arguments):
+        return CliRunner().invoke(blueque, arguments, obj=Invocation())
+
+    return run
+
+
+def items(result):
+    return {item["name"]: item for item in json.loads(result.stdout)["items"]}
+
+
+def test_each_value_comes_with_the_place_that_says_it(run, here, monkeypatch):
+    (here / "blueque.toml").write_text(TEXT)
+    monkeypatch.setenv("BLUEQUE_BEAT", "5s")
+
+    found = items(run("config", "--json"))
+
+    places = {name: (item["value"], item["origin"], item["place"], item["line"]) for name, item in found.items()}
+    assert places["redis_url"] == ("redis://ada:***@db1:6379/0", "file", "blueque.toml", 1)
+    assert places["listener.slots"] == (4, "file", "blueque.toml", 3)
+    assert places["listener.retry"] == ({"max": 2, "backoff": 5}, "file", "blueque.toml", 4)
+    assert places["listener.beat"] == ("5s", "environment", "BLUEQUE_BEAT", None)
+    assert places["listener.lease"] == ("1 m", "default", None, None)
+    assert places["listener.select"] == ("lottery", "default", None, None)
+    assert places["retention.failed"] == ("never", "file", "blueque.toml", 6)
+    assert places["retention.complete"][1] == "default"
+    assert places['queues."render.4k".weight'] == (5, "file", "blueque.toml", 8)
+
+
+def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
+    (here / "blueque.toml").write_text("[listener]\nmemory_limit = 8589934592\n")
+
+    shown = [line.split()[:2] for line in run("config").stdout.splitlines()]
+
+    for one in (["max_bytes", "1MiB"], ["listener.log_limit", "1GiB"], ["listener.memory_limit", "8GiB"]):
+        assert one in shown
+    assert items(run("config", "--json"))["max_bytes"]["value"] == 2**20
+
+
+def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
+    (here / "blueque.toml").write_text(TEXT)
+    shown = run("config").stdout + run("config", "--json").stdout
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", "redis://:geheim@db2/0")
+    shown += run("config").stdout
+    shown += run("config", "--redis-url", "redis://:geheim@db3/0").stdout
+
+    assert "geheim" not in shown
+    assert all(words in shown for words in ("blueque.toml, line 1", "environment BLUEQUE_REDIS_URL", "--redis-url"))
+
+
+def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
+    run("config", "init")
+    example = (here / "blueque.toml").read_text()
+
+    names = {name for name in items(run("config", "--json")) if not name.startswith("queues.")}
+
+    (here / "blueque.toml").write_text(uncommented(example))
+    written = {name for name in items(run("config", "--json")) if not name.startswith("queues.")}
+    assert written == names
+    assert {name.partition(".")[2] for name in names if name.startswith("retention.")} == set(FINISHED)
+
+
+def uncommented(example):
+    _, _, body = example.partition("\n\n")
+    return "".join(line.removeprefix("# ") for line in body.splitlines(keepends=True))
+
+
+def test_the_example_is_the_one_of_the_documentation_and_says_nothing_as_it_is(run, here):
+    assert run("config", "init").stdout == "blueque.toml\n"
+
+    text = (here / "blueque.toml").read_text()
+
+    assert uncommented(text) == DOCS.read_text().partition("```toml\n")[2].partition("```")[0]
+    assert toml_file.load("blueque.toml") == toml_file.parse("")
+
+
+def test_init_overwrites_nothing(run, here):
+    (here / "mine.toml").write_text("# mine\n")
+
+    result = run("config", "init", "mine.toml")
+
+    assert (result.exit_code, (here / "mine.toml").read_text()) == (failure.REFUSED, "# mine\n")
+
+
+def test_path_says_which_file_is_read(run, here):
+    without = run("config", "path")
+    (here / "blueque.toml").touch()
+
+    assert (without.exit_code, without.stdout) == (failure.MISSING, "")
+    assert run("config", "path").stdout == "blueque.toml\n"
+
+
+def test_a_mistake_in_the_file_is_code_78(run, here):
+    (here / "blueque.toml").write_text("[listener]\nslotz = 4\n")
+
+    result = run("config")
+
+    assert (result.exit_code, result.stdout) == (failure.CONFIGURATION, "")
+    assert "blueque.toml, line 2: listener.slotz" in result.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_each_shell_asks_this_program(run, shell):
+    script = run("completion", shell).stdout
+
+    assert f"_BLUEQUE_COMPLETE={shell}_complete" in script
+
+
+def test_the_script_of_bash_is_one_that_bash_understands(run):
+    assert subprocess.run(["bash", "-n"], input=run("completion", "bash").stdout, text=True, timeout=10).returncode == 0
+
+
+@pytest.fixture
+def completed(here, url, monkeypatch, capsys):
+    """Return what is completed of a line, whose last word has been begun."""
+    def completed(line, address=url):
+        words = line.split(" ")
+        monkeypatch.setenv("BLUEQUE_REDIS_URL", address)
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        answer(blueque, "bash_complete")
+        return [text.partition(",")[2] for text in capsys.readouterr().out.splitlines()]
+
+    return completed
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("blueque requ", ["requeue"]), ("blueque node sh", ["show"]), ("blueque ls --state c", ["cancelled", "complete"]),
+    ("blueque ls -q vi", ["video.4k", "video.hd"]), ("blueque ls -q x", []), ("blueque pause video.h", ["video.hd"]),
+    ("blueque enqueue video.h", ["video.hd"]), ("blueque requeue --failed a", ["audio"]),
+    ("blueque show abcd", ["abcd-1"]), ("blueque logs ", ["abcd-1"]), ("blueque node drain gpu-1_", ["gpu-1_7"]),
+    ("blueque ls --node g", ["gpu-1", "gpu-1_7"]),
+])
+def test_what_is_in_redis_is_completed(completed, redis, line, words):
+    for queue in ("audio", "video.4k", "video.hd"):
+        protocol.register(redis, queue, "gpu-1_7", "i", {"beat_every": 10}, time.time())
+    protocol.enqueue(redis, "audio", "abcd-1", "1", "json", time.time())
+
+    assert sorted(completed(line)) == words
+
+
+def test_a_redis_that_does_not_answer_completes_nothing_and_takes_no_more_than_300_ms(completed, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        words = completed("blueque ls -q v", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+
+    assert (words, capsys.readouterr()) == ([], ("", ""))
+    assert time.monotonic() - began < 5                # and not for ever
+
+
+def test_the_program_itself_answers_a_shell(here, url, redis):
+    protocol.enqueue(redis, "audio", "t1", "1", "json", 1.0)
+    asked = {"COMP_WORDS": "blueque ls -q a", "COMP_CWORD": "3", "_BLUEQUE_COMPLETE": "bash_complete"}
+
+    environment = os.environ | asked | {"BLUEQUE_REDIS_URL": url, "PYTHONPATH": str(DOCS.parent.parent)}
+    result = subprocess.run(
+        [sys.executable, "-m", "blueque.cli.main"], env=environment, capture_output=True, text=True, timeout=30
+    )
+
+    assert (result.stdout, result.stderr, result.returncode) == ("plain,audio\n", "", 0)
+
+
+def test_help_explains_every_exit_code_state_and_verb(run):
+    codes = {value for name, value in vars(failure).items() if name.isupper() and isinstance(value, int)}
+
+    assert codes - set(help.EXIT_CODES) == set()
+    assert set(help.STATES) == set(STATUSES)
+    assert "124  what was waited for" in run("help", "exit-codes").stdout
+    assert run("help", "states").stdout.startswith("scheduled  ")
+    assert run("help", "node", "drain").stdout == run("node", "drain", "--help").stdout
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "foo").exit_code == failure.USAGE

@@ -1,0 +1,249 @@
+"""docs/json.md: it names every kind of object that a verb prints with --json, every field, its type, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import time
+from pathlib import Path
+
+import click
+import pytest
+from in_process import run  # noqa: F401  # fixture
+from running import until
+from test_cli_actions import begin, environ  # noqa: F401  # fixtures
+
+from blueque import Retry, protocol
+from blueque.cli.main import _VERBS, blueque
+from blueque.model import keys
+from blueque.model.log_line import Line
+
+pytest.importorskip("pyarrow")
+
+NODE, DEAD = "gpu-1.example.com_4021", "gpu-2.example.com_77"
+# In this order: what changes comes after what only looks. {dir}: a directory of the test.
+LINES = (
+    "status", "status --check", "ls", "ls --finished", "ls --state scheduled --limit 1", "show runs-0001",
+    "show bad-0001", "show lost-0001", "show gone-0001", "show again-0001", "show {limited}", "why pend-0001",
+    "logs runs-0001", "history runs-0001", "timeline", "stats", "failures", "doctor --settle 0",
+    "doctor --fix --settle 0", "wait good-0001", "wait pend-0001 --timeout 0.01", "run video 1 --key again",
+    "feed {dir}/backlog video --name f", "feeds", "runs", "config", "config show", "config path", "node ls",
+    "node show gpu-1", "queue ls", "schedule ls", "schedule run late-0001", "gc shelf --older-than 1ms --dry-run",
+    "gc shelf --older-than 1ms --yes", "requeue bad-0001 --dry-run", "requeue bad-0001",
+    "cancel -q video --state pending --dry-run", "cancel pend-0001 good-0001", "priority pend-0002 5",
+    "first pend-0002", "move pend-0002 audio", "delete gone-0001 --yes", "delete good-0001 --dry-run",
+    "delete good-0001 --yes", "feeds video --forget f --yes", "pause video --reason deploy", "resume video",
+    "limit video 4", "queue pause video", "queue resume video", "queue limit video none",
+    "queue forget video", "prune --older 0s --dry-run",
+    "archive shelf {dir}/archive --compact", "prune --older 0s --yes", "queue purge video --state pending --yes",
+    "node pause gpu-1 --yes", "node resume gpu-1 --yes", "node drain gpu-1 --yes", "runs video --drop open --yes",
+)
+
+
+TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+NUMBERS = ("number", "whole number")
+TYPES = {
+    "text": str, "number": int | float, "whole number": int, "boolean": bool, "list": list, "object": dict, "any": object,
+    "null": type(None),
+}
+
+
+@pytest.fixture
+def populated(redis, client, tmp_path):
+    """Some of everything; returns what the lines have in braces."""
+    now = time.time()
+    facts = {"beat_every": 10, "version": "2.0.0", "resources": "gpu=2", "spool": "/var/lib/blueque/spool", "boot": "b"}
+    for node in (NODE, DEAD):
+        protocol.register(redis, "video", node, "i", facts, now)
+    queue = client.get_queue("video")
+    for task in ("runs-0001", "good-0001", "bad-0001", "gone-0001", "again-0001", "stop-0001"):
+        take(redis, task, now - 60)
+    protocol.progress(redis, "video", "runs-0001", "token", NODE, "450/1500 frames", now - 1)
+    protocol.log(redis, "video", "runs-0001", "token", NODE, 1, [Line(1, now - 2, "stdout", "hello")])
+    protocol.checkpoint(redis, "video", "runs-0001", "token", NODE, 1, repr(now - 60), {"value": '{"frame": 450}'}, now)
+    used = {"memory_peak": 2**20, "cpu_seconds": 1.5, "leaked": 2, "files": "/var/lib/blueque/spool/video/bad-0001/1"}
+    protocol.complete(redis, "video", "good-0001", "token", NODE, '{"frames": 1500}', "json", now, used)
+    bad = {"error_type": "ValueError", "exit_code": 3, "traceback": "...", "failures": 1, **used}
+    protocol.fail(redis, "video", "bad-0001", "token", NODE, "ValueError: odd", now, bad)
+    protocol.cancel(redis, "video", "gone-0001", "ada", "wrong input", now)
+    protocol.confirm_cancel(redis, "video", "gone-0001", "token", NODE, now)
+    more = {"failures": 1, "last_error": "OSError: no", "last_error_type": "OSError", "last_files": "/var/lib/x"}
+    protocol.retry(redis, "video", "again-0001", "token", NODE, now + 3600, now, more)
+    take(redis, "lost-0001", now - 60, DEAD)
+    lost = {"error_type": "lost", "lost_node": DEAD, "last_seen": now - 30}
+    (beat,) = redis.read(("HGET", keys.listener("video", DEAD), "beat"))
+    assert protocol.fence(redis, "video", DEAD, "i", beat)
+    protocol.lose(redis, "video", "lost-0001", "token", DEAD, "i", "lost", None, now, lost)
+    protocol.schedule(redis, "video", "late-0001", "1", "json", now - 3600, now - 7200)
+    for n in range(1, 4):
+        protocol.enqueue(redis, "video", f"pend-000{n}", "1", "json", now)
+    protocol.enqueue(redis, "shelf", "old-0001", "1", "json", now - 90)
+    protocol.register(redis, "shelf", NODE, "i", facts, now)
+    limited = queue.enqueue(
+        {"input": "a.mov", "n": 3}, key="k", retry=Retry(max=3, backoff=1), time_limit="1h", stall_limit="10m", grace=5,
+        lead=9, memory_limit="8GiB", resources={"gpu": 1, "memory": "8GiB"}, lock="disk", priority=2,
+    )
+    again = queue.enqueue("1", key="again")
+    queue.cancel(again)
+    protocol.open_feed(redis, "video", "open", "t", "i", "/backlog", {"node": NODE}, None, now - 7200)
+    queue.open_run("open", shards=4).put(["a"], [b"1"])
+    done = queue.open_run("done")
+    done.put(["b"], [b"1"])
+    done.close(1)
+    stream = queue.open_staging("stream", stream=True)
+    stream.commit([stream.stage([b"1"])], 7, "query")
+    client.get_queue("shelf").open_staging("left").stage([b"1"])
+    # What another program has added, and what takes a listener long to come to.
+    redis.read(("HSET", keys.task("bad-0001"), "colour", "red", "requeued", "r", "interruptions", 1, "run", "done"))
+    (tmp_path / "backlog").mkdir()
+    (tmp_path / "backlog" / "a.jsonl").write_text('{"n": 1}\n')
+    return {"dir": str(tmp_path), "limited": limited}
+
+
+def take(redis, task, now, node=NODE, queue="video"):
+    protocol.enqueue(redis, queue, task, "1", "json", now)
+    protocol.pop(redis, queue, node, "i")
+    protocol.reserve(redis, queue, task, "token", node, "i", now)
+    protocol.start(redis, queue, task, "token", node, 77, now)
+
+
+def verbs_with_json():
+    context = click.Context(blueque)
+
+    def walk(command, words):
+        if any(one.name == "as_json" for one in command.params):
+            yield " ".join(words)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                yield from walk(command.get_command(context, name), [*words, name])
+
+    return {found for verb in _VERBS for found in walk(blueque.get_command(context, verb), [verb])}
+
+
+# The document
+
+
+class Field:
+    """A field as the document has it. parts: those of an object by name, or what is in a list by []; link: of a shape."""
+
+    def __init__(self) -> None:
+        self.type, self.link, self.may_be_missing, self.is_seen = "", None, False, False
+        self.parts: dict[str, Field] = {}
+
+    def at(self, path):
+        field = self
+        for name in re.findall(r"\[\]|[^.\[]+", path):
+            field = field.parts.setdefault(name, Field())
+        return field
+
+
+def shapes():
+    """Return the table below each heading, as one field whose parts are its rows."""
+    found = {}
+    for section in re.split(r"^###? ", TEXT, flags=re.M)[1:]:
+        title, _, text = section.partition("\n")
+        shape = found[title.strip("`").lower().replace(" ", "-")] = Field()
+        for names, its_type, meaning in re.findall(r"^\| (`.*?`) \| (.*?) \| (.*?) ?\|$", text, re.M):
+            for path in re.findall("`(.*?)`", names):
+                for name, kind in [(path, its_type)] if its_type != "time" else [
+                    (path, "text or null"), (f"{path}_seconds", "number or null")
+                ]:
+                    field = shape.at(name)
+                    link = re.fullmatch(r"\[.*\]\(#(.*)\)", kind)
+                    field.type, field.link = ("object", link[1]) if link else (kind, None)
+                    field.may_be_missing = "may be missing" in meaning
+    return found
+
+
+def parts_of(field, known):
+    return (parts_of(known[field.link], known) if field.link else {}) | field.parts
+
+
+def faults(value, field, known, where, is_whole=True):
+    """Yield what a value has that its field has not, or the other way round. is_whole: nothing is left out of it."""
+    field.is_seen = True
+    wanted, parts = field.type or ("list" if "[]" in field.parts else "object"), parts_of(field, known)
+    types = wanted.split(" or ")
+    if not any(isinstance(value, TYPES[one]) and not (isinstance(value, bool) and one in NUMBERS) for one in types):
+        yield f"{where} is {value!r}, not {wanted}"
+    elif "[]" in parts:
+        for one in value or ():
+            yield from faults(one, parts["[]"], known, f"{where}[]", is_whole)
+    elif parts and value is not None:
+        for name in value.keys() - parts.keys():
+            yield f"{where}.{name} is not documented"
+        for name, part in parts.items():
+            if name in value:
+                yield from faults(value[name], part, known, f"{where}.{name}", is_whole)
+            elif is_whole and not part.may_be_missing:
+                yield f"{where}.{name} is not there"
+
+
+def objects(text):
+    while text.strip():
+        found, end = json.JSONDecoder().raw_decode(text.strip())
+        text = text.strip()[end:]
+        assert found.pop("blueque") == 2
+        yield found.pop("kind"), found
+
+
+def test_it_names_what_every_verb_prints_and_nothing_else(run, begin, redis, populated):  # noqa: F811
+    known, printed = shapes(), set()
+    for line in LINES:
+        result = run(*line.format(**populated).split(), "--json")
+        found = list(objects(result.stdout))
+        assert found, (line, result.stderr)
+        for kind, content in found:
+            printed.add(kind)
+            assert f"### `{kind}`" in TEXT, f"{line}: kind {kind} is not documented"
+            assert list(faults(content, known[kind], known, kind)) == [], line
+    for content in events(begin, redis):
+        printed.add("event")
+        assert list(faults(content, known["event"], known, "event")) == []
+
+    assert printed == set(re.findall(r"^### `(.*)`$", TEXT, re.M))
+    assert not unseen(known), unseen(known)
+
+
+def unseen(known):
+    """Return the fields that nothing has been printed for."""
+
+    def walk(field, where):
+        if not field.is_seen and not field.parts:
+            yield where
+        for name, part in field.parts.items():
+            yield from walk(part, f"{where}.{name}".replace(".[]", "[]"))
+
+    return [path for name, shape in known.items() if shape.parts for path in walk(shape, name)]
+
+
+def events(begin, redis):  # noqa: F811
+    """Follow a queue until it has told something."""
+    program = begin("history", "-q", "shelf", "--json")
+
+    def has_told():
+        protocol.enqueue(redis, "shelf", new := f"new-{time.monotonic_ns()}", "1", "json", time.time())
+        protocol.cancel(redis, "shelf", new, "ada", None, time.time())
+        return select.select([program.stdout], [], [], 0)[0]
+
+    until(has_told)
+    return [content for _, content in objects(program.stdout.readline())]
+
+
+def test_it_names_every_verb_that_has_the_option():
+    rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
+    named = {re.sub(" (ID|--queue)$", "", verb) for names, _, _ in rows for verb in re.findall("`(.*?)`", names)}
+
+    assert named == verbs_with_json()
+    assert {kind for _, kind, _ in rows} == set(re.findall(r"^### `(.*)`$", TEXT, re.M))
+    assert [kind for _, kind, link in rows if kind != link] == []
+
+
+def test_its_examples_are_what_it_says():
+    known = shapes()
+    for section in re.split(r"^### ", TEXT.partition("## Kinds")[2], flags=re.M)[1:]:
+        (example,) = re.findall(r"```json\n(.*?)```", section, re.S)
+        (kind, content), = objects(example)
+        assert kind == section.partition("`\n")[0].strip("`")
+        assert list(faults(content, known[kind], known, kind, is_whole=False)) == []

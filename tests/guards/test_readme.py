@@ -1,0 +1,152 @@
+"""The README and the pages of the guide are run: every block in its order, as if copied into one shell."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import forked
+import pytest
+from running import until
+
+ROOT = Path(__file__).parents[2]
+GUIDE = re.findall(r"^\d+\. \[[^\]]+\]\((guide/[\w.-]+\.md)\)", (ROOT / "docs/README.md").read_text(), re.M)
+PAGES = ["README.md", *(f"docs/{page}" for page in GUIDE)]
+TEXT = "".join((ROOT / page).read_text() for page in PAGES)
+FENCED = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+PYTHON = shlex.quote(sys.executable)
+MODULES = {
+    "blueque": "blueque.cli.main",
+    "blueque-listener": "blueque.cli.listener",
+    "blueque-scheduler": "blueque.cli.scheduler",
+}
+
+
+GREETED = (
+    "Ada", "Grace", "Edsger", "Alan",                  # of the README
+    "Edsger", "Alan", "Barbara", "Katherine", "Hedy", "Ada", "Grace", "Mary", "Joan",      # later
+    "Edith", "Frances", "Margaret", "Radia", "Barbara",                                    # many at once
+    "Ada", "Alan",                                     # with a policy, with limits
+)
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    is_run: bool
+
+
+BLOCKS = [
+    Block(match["language"], match["text"], is_run=match["reason"] is None and match["language"] != "text")
+    for match in FENCED.finditer(TEXT)
+]
+
+
+@pytest.fixture
+def environ(server, tmp_path) -> dict[str, str]:
+    """What the tour takes for granted: our programs on the path, a Redis at the usual port, a spool."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, arguments in {"python": [], **{name: ["-m", module] for name, module in MODULES.items()}}.items():
+        _write_program(programs / name, f'exec {PYTHON} {" ".join(arguments)} "$@"')
+    # Not by the name redis-cli: that is this very program.
+    ask = "import sys; from blueque.demo.programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
+    _write_program(programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"')
+    return {
+        **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+        "BLUEQUE_REDIS_URL": server.url, "BLUEQUE_SPOOL": str(tmp_path / "spool"),
+    }
+
+
+def test_the_tour_does_what_it_says(environ, tmp_path, cli):
+    tour = tmp_path / "tour"
+    tour.mkdir()
+    script = "\n".join(["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"])
+
+    with _shell(script, tour, environ) as shell:
+        output, _ = shell.communicate(timeout=300)
+
+    assert shell.returncode == 0, output
+    tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
+    ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
+    assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
+        "rendered Metropolis", "published Metropolis",
+        "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "made", "AttributeError", "cancelled", *["GPU "] * 5,
+        "GPU of its own", *(f'{{"text":"Hello {name}"}}' for name in GREETED),
+        *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog
+    ])
+    until(lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")), what="the leaving of the listeners")
+    for shown in ("Hello Grace", "AttributeError", "QUEUE", "complete", "the storage is being moved"):
+        assert shown in output
+
+
+def test_the_index_lists_every_page_of_the_guide():
+    assert sorted(GUIDE) == sorted(f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md"))
+
+
+def test_few_blocks_are_not_run():
+    assert len(BLOCKS) == TEXT.count("\n```") // 2
+    assert {block.language for block in BLOCKS} <= {"sh", "python", "text"}
+    assert sum(not block.is_run and block.language != "text" for block in BLOCKS) <= 3
+
+
+def test_verbs_and_options_exist():
+    inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", TEXT)
+    code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
+    uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.:\w[-])([^\n&|;)]*)", code)
+    assert len(uses) >= 8
+    for program, rest in uses:
+        words = rest.split(" --exec ")[0].split()
+        verb = words[:1] if program == "blueque" else []
+        help_text = _help(program, *verb)
+        for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
+            assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
+    everything = _help("blueque-listener") + _help("blueque")
+    verbs = ("feed", "logs", "show", "metrics", "ls", "timeline", "export", "archive")
+    everything += "".join(_help("blueque", verb) for verb in verbs)
+    for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
+        assert option in everything
+
+
+def test_environment_variables_exist():
+    source = "".join(path.read_text() for path in (ROOT / "blueque").rglob("*.py"))
+    for name in set(re.findall(r"BLUEQUE_[A-Z_]+|REDIS_URL", TEXT)):
+        assert name in source
+
+
+def _as_shell(block: Block) -> str:
+    return block.text if block.language == "sh" else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n"
+
+
+def _write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+@contextlib.contextmanager
+def _shell(script: str, directory: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    shell = subprocess.Popen(
+        ["bash", "-c", script], cwd=directory, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )
+    try:
+        yield shell
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # what a failed tour has left in the background
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+@functools.cache
+def _help(program: str, *verb: str) -> str:
+    module = MODULES[program].removeprefix("blueque.cli.")
+    return str(forked.run([*verb, "--help"], os.environ, program=module).stdout)

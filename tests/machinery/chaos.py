@@ -1,0 +1,312 @@
+"""Real chaos: real processes, a real Redis and a network between them, which die, freeze and come back while tasks run.
+
+`python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed N] [--directory DIR]` prints a table, and exits 1
+when a promise was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py.
+Times in the log count from the beginning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos_faults import FAULTS, Injector
+from chaos_ledger import Ledger, Promise, Promises, Run, crowds, doubled, overlaps, redone
+from chaos_producer import LOCKS
+from chaos_samples import Samples, by_listener, halves
+from chaos_stage import LOST_AFTER, QUEUE, Node, Stage, now, open_stage
+from chaos_stalls import stalls_noted
+from running import children_of, is_there
+
+from blueque import Task
+from blueque.audit.audit import audit
+from blueque.model import keys
+
+DRAIN = 45.0                                           # seconds by which everything has ended when the faults have stopped
+LEAVE = 30.0
+PATIENCE = 40.0                                        # seconds more than twice as long as asked for, if need be
+LOOK, SAMPLE = 0.02, 0.5                               # seconds between two looks at who runs, between two samples
+TOLERANCE = 0.3                                        # seconds by which a judge's clock may be ahead of our first look
+# Why a task without a policy may fail here.
+REASONS = {"signal", "lost", "ValueError"}
+ENDED = {"complete", "failed", "cancelled"}
+
+
+class Chaos:
+    """One run."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self._stage, self._began = stage, now()
+        self._log_path = stage.directory / "chaos.log"
+        self._ledger, self._promises = Ledger(stage.ledger), Promises(stage.accepted)
+        self._samples = Samples()
+        self._injector = Injector(stage, self._ledger, seed, self.log)
+        self._sample_at = 0.0
+        self.wrong: list[str] = []
+        self.table: dict[str, object] = {"seed": seed}
+
+    def run(self, seconds: float, tasks: int) -> None:
+        """Have it all happen, and judge."""
+        self.log(f"this is {self._began:.3f} by the clock of the ledger")
+        with stalls_noted(self._injector.note_stall):
+            self._strike(seconds, tasks)
+            self._calm_down()
+        self._judge()
+
+    def _strike(self, seconds: float, tasks: int) -> None:
+        """Have the faults."""
+        self._stage.open()
+        self._until(lambda: bool(self._ledger.running), 20.0, "the first task")
+        began = now()
+        # A busy machine may need longer until each fault has struck and so many tasks have begun.
+        while now() < began + seconds or (
+            (self._injector.never or len(self._ledger.runs) < tasks) and now() < began + 2 * seconds + PATIENCE
+        ):
+            self._injector.step()
+            self._look()
+            self._supervise()
+            time.sleep(LOOK)
+        self._injector.finish()
+        self.log("the faults have stopped")
+
+    def log(self, text: str) -> None:
+        with self._log_path.open("a") as file:
+            file.write(f"{now() - self._began:8.3f} {text}\n")
+
+    # While it goes on
+
+    def _look(self) -> None:
+        """Note who runs, and now and then what they use."""
+        self._ledger.read()
+        for run in self._ledger.running:
+            if run.process is None:
+                run.process = self._stage.node(run.node).find(run.pid)
+        self._ledger.look(lambda run: is_there(run.process or 0), now())
+        if now() >= self._sample_at:
+            self._sample_at = now() + SAMPLE
+            self._sample()
+
+    def _sample(self) -> None:
+        stage, runs = self._stage, self._ledger.runs
+        begun, total = by_listener(runs), Counter(run.node for run in runs)
+        for node in stage.nodes:
+            master = node.master
+            if master is None:
+                continue
+            self._samples.take("master", master, total[node.name])
+            for pid in children_of(master):
+                self._samples.take("listener", pid, begun[node.name, node.own_name(pid)])
+        if stage.scheduler is not None:
+            self._samples.take("scheduler", stage.scheduler.pid, len(runs))
+        if stage.is_redis_well:
+            (names,) = stage.control._redis.read(("KEYS", "*"))
+            self._samples.keys.append(sum(not name.startswith(keys.belongings("")) for name in names))
+
+    def _supervise(self) -> None:
+        """See that nobody ends whom we have not ended."""
+        for node in self._stage.nodes:
+            if not node.is_busy and node.listener is not None and not node.listener.is_running:
+                self.wrong.append(f"the master of node {node.name} has ended by itself: {node.listener.log[-2000:]}")
+                node.start()
+        for name, program in (("scheduler", self._stage.scheduler), ("producer", self._stage.producer)):
+            if program is not None and not program.is_running:
+                self.wrong.append(f"the {name} has ended by itself: {program.log[-2000:]}")
+                setattr(self._stage, name, None)
+
+    def _until(self, is_so: Callable[[], bool], seconds: float, what: str) -> bool:
+        """Wait, and look on meanwhile. It is a broken promise when it takes too long."""
+        deadline = now() + seconds
+        while not is_so():
+            self._look()
+            if now() >= deadline:
+                self.wrong.append(f"not within {seconds:g} s: {what}")
+                return False
+            time.sleep(0.1)
+        return True
+
+    # When the faults have stopped
+
+    def _calm_down(self) -> None:
+        stage = self._stage
+        if stage.producer is not None:
+            stage.producer.send(signal.SIGTERM)
+            producer = stage.producer
+            self._until(lambda: not producer.is_running, 15.0, "the end of the producer")
+        began = now()
+        self._until(lambda: not self._unended(), DRAIN, "the end of every task")
+        self.table["seconds to drain"] = round(now() - began, 1)
+        self._until(lambda: not audit(stage.control._redis, 0.3), 15.0, "an audit without findings")
+        self.wrong += [finding.sentence for finding in audit(stage.control._redis, 0.5)]
+        # New listeners look through their spools at once: nothing may be open there that has ended.
+        for node in stage.nodes:
+            self._replace(node)
+        self._until(lambda: not any(map(_open_attempts, stage.nodes)), 15.0, "a spool without open attempts")
+        self._leave()
+
+    def _unended(self) -> list[str]:
+        control = self._stage.control
+        known = [task for task, promise in self._promises.read().items() if promise.is_accepted]
+        counts = control._redis.read(
+            ("LLEN", keys.complete(QUEUE)), ("LLEN", keys.failed(QUEUE)), ("LLEN", keys.cancelled(QUEUE))
+        )
+        if sum(counts) < len(known):
+            return known                               # cheaper than a look at each
+        return [task for task, status in self._statuses(known).items() if status not in ENDED]
+
+    def _statuses(self, tasks: list[str]) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for first in range(0, len(tasks), 500):
+            some = tasks[first : first + 500]
+            replies = self._stage.control._redis.read(*[("HGET", keys.task(task), "status") for task in some])
+            found |= dict(zip(some, replies, strict=True))
+        return found
+
+    def _replace(self, node: Node) -> None:
+        old = node.listener
+        if old is None or node.master is None:
+            return
+        os.kill(node.master, signal.SIGTERM)
+        self._until(lambda: not old.is_running, LEAVE, f"the leaving of the master of node {node.name}")
+        node.start()
+
+    def _leave(self) -> None:
+        """Tell everybody to leave, and see that they do."""
+        stage = self._stage
+        for node in stage.nodes:
+            self._until(lambda node=node: node.master is not None, 10.0, "a master")  # type: ignore[misc]
+            if node.master is not None:
+                os.kill(node.master, signal.SIGTERM)
+        if stage.scheduler is not None:
+            stage.scheduler.send(signal.SIGTERM)
+        self._until(lambda: not any(node.processes() for node in stage.nodes), LEAVE, "the leaving of the nodes")
+        for node in stage.nodes:
+            node.end()
+        self._until(lambda: not stage.left(), LEAVE, "the end of all processes")
+        self.table["processes left"] = len(stage.left())
+        (held,) = stage.control._redis.read(("EXISTS", keys.listeners(QUEUE)))
+        if held:
+            self.wrong.append("listeners that have left are still among the listeners")
+
+    # The judgement
+
+    def _judge(self) -> None:
+        self._ledger.read()
+        tasks = {task: promise for task, promise in self._promises.read().items() if task}
+        ends = {task: self._stage.control.get_task(task) for task in tasks}
+        lost = [task for task, promise in tasks.items() if promise.is_accepted and ends[task].status not in ENDED]
+        self.wrong += [f"task {task} is lost: {ends[task].status}" for task in lost]
+        again = doubled(self._ledger.runs, tasks)
+        excused, without = overlaps(self._ledger.runs, self._injector.away, LOST_AFTER - TOLERANCE)
+        locked, crowded = crowds(self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE)
+        injector = self._injector
+        given_up = _given_up(self._stage)
+        wasted = redone(self._ledger.runs, tasks, injector.away, given_up, LOST_AFTER - TOLERANCE)
+        self.wrong += again + without + crowded + wasted + injector.unadopted + injector.never_adopted
+        for task, promise in tasks.items():
+            self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
+        (known,) = self._stage.control._redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
+        self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
+        self.wrong += self._samples.wrong()
+        self.wrong += [f"never struck in the midst of work: {name}" for name in self._injector.never]
+        self._count(tasks, ends)
+        self.table |= {"declared lost": len(given_up), "done, and done again or given up": len(wasted)}
+        self.table |= {"lost": len(lost), "doubled": len(again), "overlapping, excused": sum(excused.values())}
+        self.table |= {f"  {cause}": count for cause, count in sorted(excused.items())}
+        self.table |= {"overlapping, without excuse": len(without)}
+        self.table |= {"starts with a lock": locked, "locks held by too many": len(crowded)}
+
+    def _count(self, tasks: dict[str, Promise], ends: dict[str, Task]) -> None:
+        endings = Counter(f"{end.status or 'never came to be'} {end.error_type or ''}".strip() for end in ends.values())
+        runs = self._ledger.runs
+        self.table |= {
+            "accepted": sum(promise.is_accepted for promise in tasks.values()),
+            "answer unknown": sum(not promise.is_accepted for promise in tasks.values()),
+            "retry-safe": sum(promise.is_safe for promise in tasks.values()),
+            **{f"ended {ending}": count for ending, count in sorted(endings.items())},
+            "starts": len(runs), "ends": sum(run.ended for run in runs),
+            "tasks started again": sum(count > 1 for count in Counter(run.task for run in runs).values()),
+            "consents": sum(promise.consents for promise in tasks.values()),
+            "task processes killed": sum(run.killed is not None for run in runs),
+            "adopted": f"{len(self._injector.adopted)}, the slowest after {max(self._injector.adopted, default=0.0):.1f} s",
+            "faults in the midst of work": sum(self._injector.hits.values()),
+            **{f"  {name}": self._injector.hits[name] for name in FAULTS},
+        }
+        for kind in self._samples.kinds():
+            count, done, descriptors, memory = self._samples.growth(kind)
+            grown = f"{descriptors} descriptors, {memory >> 10} KiB after {done} tasks in {count} processes"
+            self.table[f"{kind}: grown by"] = grown
+        first, second = halves(self._samples.keys)
+        self.table["keys besides tasks, by half"] = f"{first:.0f}, {second:.0f}"
+
+
+def _given_up(stage: Stage) -> set[str]:
+    """Return the tasks that the log of any program says were declared lost, for good or to be run again."""
+    logs = [path.read_text(errors="replace") for path in stage.directory.glob("*/program*.log")]
+    return {task for text in logs for task in re.findall(r" lose task=(\S+) .*status=(?:failed|pending)", text)}
+
+
+def _open_attempts(node: Node) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return os.listdir(node.programs.directory / "spool" / "open")
+    return []
+
+
+def _judge_end(promise: Promise, end: Task, runs: list[Run]) -> list[str]:
+    """Return what is wrong with how a task has ended."""
+    if end.status == "failed":
+        if promise.is_safe or end.error_type not in REASONS or (end.error_type == "ValueError" and promise.how != "fail"):
+            return [f"task {end.id} failed: {end.error_type}: {end.error}"]
+    elif end.status == "complete":
+        newest = max((run.attempt for run in runs), default=None)
+        if end.result != f"{end.id} {newest}" or end.attempt != newest:
+            return [f"task {end.id}, attempt {end.attempt}, has result {end.result!r}; the newest that ran is {newest}"]
+        if not any(run.ended for run in runs if run.attempt == newest):
+            return [f"task {end.id} is complete, and its newest attempt has not come to its end"]
+    if promise.answer == "cancelled" and end.status != "cancelled":
+        return [f"task {end.id} was cancelled, and is {end.status}"]
+    return []
+
+
+def chaos(seconds: float, seed: int, directory: Path, tasks: int = 0) -> Chaos:
+    """Have chaos for so long, and until so many tasks have begun, and return what came of it."""
+    with open_stage(directory, seed) as stage:
+        run = Chaos(stage, seed)
+        run.run(seconds, tasks)
+    return run
+
+
+def report(run: Chaos) -> str:
+    """Return the table, and what is wrong."""
+    lines = [f"{name:45} {value}" for name, value in run.table.items()]
+    return "\n".join([*lines, *[f"WRONG: {sentence}" for sentence in run.wrong]])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--tasks", type=int, default=0, help="go on until so many have begun, for twice as long at most")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--directory", type=Path, help="where everything is written; stays, and must be empty")
+    given = parser.parse_args(argv)
+    with contextlib.ExitStack() as stack:
+        directory = given.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-")))
+        directory.mkdir(exist_ok=True)
+        run = chaos(given.seconds, given.seed, directory, given.tasks)
+        print(report(run), flush=True)
+        if run.wrong:
+            print((directory / "chaos.log").read_text())
+    return bool(run.wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+"""`blueque metrics`: what Prometheus is told, read by its own parser."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+from prometheus_client.parser import text_string_to_metric_families
+from test_document import Monitor
+
+from blueque import Client, InvalidInput, __version__, protocol
+from blueque.cli.verbs.metrics import collector
+from blueque.metrics import prometheus_text
+from blueque.metrics import server as exporter
+from blueque.metrics.prometheus_text import BOUNDS, Family, Sample
+from blueque.model import histogram, keys
+
+Q, NODE = "video", "host_1"
+PROGRAM = [sys.executable, "-m", "blueque.cli.main", "metrics"]
+DOCS = Path(__file__).parents[2] / "docs" / "monitoring.md"
+
+
+def values(text):
+    """Return every sample by name and labels, as the parser of Prometheus reads them."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text) for sample in family.samples
+    }
+
+
+def of(found, name, **labels):
+    return found[("blueque_" + name, *sorted(labels.items()))]
+
+
+@pytest.fixture
+def scrape(url):
+    """What an exporter tells."""
+    return lambda most=500: exporter.Exporter(collector(Client(url, patience=0), most)).scrape()
+
+
+@pytest.fixture
+def run_one(redis):
+    """Have a task of a queue run for so many seconds and complete."""
+
+    def run_one(task, wait, ran, queue=Q, now=None):
+        now = time.time() if now is None else now
+        protocol.register(redis, queue, NODE, "i1", {"beat_every": 10}, time.time())
+        protocol.enqueue(redis, queue, task, "in", None, now - ran - wait)
+        protocol.pop(redis, queue, NODE, "i1")
+        protocol.reserve(redis, queue, task, "token", NODE, "i1", now - ran)
+        protocol.start(redis, queue, task, "token", NODE, 77, now - ran)
+        protocol.complete(redis, queue, task, "token", NODE, "out", None, now)
+
+    return run_one
+
+
+def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
+    now = time.time()
+    run_one("t1", 20.5, 4000.5)
+    protocol.enqueue(redis, Q, "t2", "in", None, now - 100)
+    protocol.schedule(redis, Q, "t3", "in", None, now + 100, now)
+    protocol.schedule(redis, Q, "t4", "in", None, now - 700, now - 800)
+    protocol.cancel(redis, Q, "t3", "ann", None, now)
+    protocol.delete(redis, Q, "t3")
+
+    found = values(scrape())
+
+    assert of(found, "tasks", queue=Q, state="pending") == 1
+    assert of(found, "tasks", queue=Q, state="scheduled") == 1
+    assert of(found, "tasks_finished_total", queue=Q, state="complete") == 1
+    assert of(found, "tasks_finished_total", queue=Q, state="cancelled") == 1
+    assert of(found, "tasks_enqueued_total", queue=Q) == 4
+    assert 100 <= of(found, "oldest_pending_seconds", queue=Q) < 160
+    assert 700 <= of(found, "oldest_overdue_seconds", queue=Q) < 760
+    assert of(found, "tasks_runnable", queue=Q) == 1
+    assert [of(found, name, queue=Q) for name in ("listeners", "slots", "slots_busy", "queue_paused")] == [1, 1, 0, 0]
+    assert of(found, "nodes", state="up") == 1
+    assert of(found, "task_wait_seconds_sum", queue=Q) == pytest.approx(20.5)
+    assert of(found, "task_run_seconds_sum", queue=Q, state="complete") == pytest.approx(4000.5)
+    assert (of(found, "redis_up"), of(found, "build_info", version=__version__)) == (1, 1)
+
+
+def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_is_named(scrape, redis, cli):
+    now = time.time()
+    for task, node, ran in (("t1", "host_1", 5000), ("t2", "host_2", 300)):
+        protocol.register(redis, Q, node, "i1", {"beat_every": 10}, now)
+        protocol.enqueue(redis, Q, task, "in", None, now - ran)
+        protocol.pop(redis, Q, node, "i1")
+        protocol.reserve(redis, Q, task, "token", node, "i1", now - ran)
+        protocol.start(redis, Q, task, "token", node, 77, now - ran)
+    protocol.order(redis, Q, "host_2", "drain", "ann")
+    cli.hset(keys.task("t1"), mapping={"progress": "5 %", "progress_at": now - 50})
+    cli.xadd(keys.log("t2"), {"attempt": 1, "line": 1, "at": now, "stream": "blueque", "text": "blueque: stack 1"})
+
+    text = scrape()
+
+    found = values(text)
+    assert 5000 <= of(found, "longest_running_seconds", queue=Q) < 5060
+    assert 300 <= of(found, "longest_silent_seconds", queue=Q) < 360
+    assert [of(found, name, queue=Q) for name in ("listeners", "slots", "slots_busy")] == [2, 2, 2]
+    assert (of(found, "nodes", state="up"), of(found, "nodes", state="draining")) == (1, 1)
+    assert not re.search("t1|t2|host_", text)
+
+
+@pytest.mark.parametrize("number", range(0, len(histogram.NAMES), 13))
+def test_every_bucket_of_qless_lies_on_one_side_of_every_bound(number):
+    samples = prometheus_text.histogram_samples({}, {number: 3}, 1.0)
+
+    below = {sample.labels["le"]: sample.value for sample in samples if sample.suffix == "_bucket"}
+    start, end = histogram.start(number), histogram.end(number)
+    assert all(end <= bound or start >= bound for bound in BOUNDS)
+    assert below == {str(bound): 3 if end <= bound else 0 for bound in BOUNDS} | {"+Inf": 3}
+
+
+def test_a_histogram_adds_up(scrape, run_one):
+    for number, ran in enumerate([0.5, 4.9, 5.0, 59.0, 61.0, 3599.0, 90_000.0]):
+        run_one(f"t{number}", 0.0, ran, now=time.time())
+
+    found = values(scrape())
+
+    counts = [of(found, "task_run_seconds_bucket", queue=Q, state="complete", le=str(bound)) for bound in BOUNDS]
+    assert counts == [1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7]
+    assert all(low <= high for low, high in pairwise(counts))
+    assert of(found, "task_run_seconds_count", queue=Q, state="complete") == 7
+
+
+def test_two_exporters_tell_the_same_but_for_how_long_they_asked(scrape, run_one):
+    run_one("t1", 20.5, 4000.5)
+
+    one, other = scrape(), scrape()
+
+    def but_for_the_scrape(text):
+        return [line for line in text.splitlines() if not line.startswith("blueque_scrape_seconds ")]
+
+    assert but_for_the_scrape(one) == but_for_the_scrape(other)
+    assert len(but_for_the_scrape(one)) == len(one.splitlines()) - 1
+
+
+def test_how_many_tasks_were_made_stays_while_they_are_moved_and_deleted(scrape, redis):
+    for number in range(3):
+        protocol.enqueue(redis, Q, f"t{number}", "in", None, 1.0)
+    protocol.enqueue(redis, "audio", "a1", "in", None, 1.0)
+    before = values(scrape())
+
+    protocol.move(redis, Q, "t0", "audio", 2.0)
+    protocol.cancel(redis, "audio", "t0", "ann", None, 3.0)
+    protocol.delete(redis, "audio", "t0")
+    protocol.move(redis, Q, "t1", "audio", 4.0)
+
+    after = values(scrape())
+    for queue, made in ((Q, 3), ("audio", 1)):
+        assert of(before, "tasks_enqueued_total", queue=queue) == of(after, "tasks_enqueued_total", queue=queue) == made
+
+
+def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
+    for number in range(4):
+        run_one(f"t{number}", 1.0, 30.0, queue=f"q{number}")
+
+    found = values(scrape(2))
+
+    assert {dict(labels)["queue"] for name, *labels in found if name == "blueque_slots"} == {"q0", "q1", "other"}
+    assert of(found, "tasks_enqueued_total", queue="other") == 2
+    assert of(found, "task_run_seconds_count", queue="other", state="complete") == 2
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b"])
+def test_any_name_of_a_queue_is_a_label(name):
+    text = prometheus_text.text([Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])])
+
+    ((_, (_, said)),) = values(text)
+    assert said == name.replace("\udce9", "\\udce9")
+
+
+def test_it_only_looks_and_sweeps_nothing(server, url, redis, run_one):
+    run_one("t1", 1.0, 2.0)
+    monitor = Monitor(server)
+    monitor.commands_until_now(redis)
+
+    exporter.Exporter(collector(Client(url, patience=0))).scrape()
+
+    commands = monitor.commands_until_now(redis)
+    monitor.close()
+    words = [command[0].upper() for command in commands]
+    assert not {*words} & {"KEYS", "SCAN", "HSET", "DEL", "XADD", "ZADD", "HINCRBY", "EXPIREAT"}
+    # In one piece: a counter that goes backwards for a moment looks like a restart.
+    first = words.index("MULTI")
+    assert commands[first + 1 : first + 4] == [["HGETALL", keys.totals(Q)], ["ZCARD", keys.tasks(Q)], ["EXEC"]]
+
+
+@pytest.fixture
+def serving(url):
+    """Start the program, and return what asks it for a page."""
+    programs = []
+
+    def serving(address=url):
+        program = subprocess.Popen(
+            [*PROGRAM, "--listen", "127.0.0.1:0", "--redis-url", address], stderr=subprocess.PIPE, text=True
+        )
+        programs.append(program)
+        port = int(re.search(r":(\d+)/metrics", program.stderr.readline())[1])
+
+        def ask(path="/metrics", method="GET"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+            connection.close()
+            return answer.status, answer.getheader("Content-Type"), body
+
+        return program, ask
+
+    yield serving
+    for program in programs:
+        program.kill()
+        program.wait()
+        program.stderr.close()
+
+
+def test_it_answers_at_one_path_and_leaves_at_sigterm(serving, run_one):
+    run_one("t1", 1.0, 2.0)
+    program, ask = serving()
+
+    status, kind, body = ask()
+
+    assert (status, kind) == (200, prometheus_text.CONTENT_TYPE)
+    assert of(values(body), "tasks_enqueued_total", queue=Q) == 1
+    assert ask("/metrics?x=1")[0] == 200
+    assert ask("/")[0] == ask("/metrics/x")[0] == 404
+    assert ask(method="POST")[0] == 501
+    assert ask(method="HEAD")[2] == ""
+    program.send_signal(signal.SIGTERM)
+    assert program.wait(10) == 0
+
+
+def test_without_redis_it_says_that_it_is_down(serving, proxy, run_one):
+    run_one("t1", 1.0, 2.0)
+    _, ask = serving(proxy.url)
+    assert of(values(ask()[2]), "redis_up") == 1
+
+    proxy.close()
+    status, _, body = ask()
+
+    assert status == 200
+    assert of(values(body), "redis_up") == 0
+    assert "blueque_tasks{" not in body
+
+
+def test_while_redis_hangs_everybody_who_asks_gets_an_answer_in_time(own_server):
+    one = exporter.Exporter(collector(Client(own_server.url, patience=0), longest=0.3), longest=0.3)
+    assert of(values(one.scrape()), "redis_up") == 1
+    with redis_py.Redis.from_url(own_server.url) as blocked:
+        blocked.execute_command("CLIENT", "PAUSE", 5000, "ALL")
+    told = []
+    began = time.monotonic()
+    asking = [threading.Thread(target=lambda: told.append(values(one.scrape()))) for _ in range(8)]
+
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+
+    assert [of(found, "redis_up") for found in told] == [0] * 8
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["--listen", "0.0.0.0:0"], 5, "can be reached from other machines"), (["--listen", ":0"], 5, "--public"),
+    (["--listen", "[::]:0"], 5, "--public"), (["--listen", "9464"], 2, "is no address"),
+    (["--listen", "no.such.host.invalid:1"], 78, "cannot listen on no.such.host.invalid:1"),
+])
+def test_where_it_may_not_or_cannot_listen_it_says_so(arguments, code, words):
+    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=30)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(("said", "meant"), [
+    ("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::1]:80", ("::1", 80)), (":1", ("", 1)), ("localhost:0", ("localhost", 0)),
+])
+def test_an_address_is_a_host_and_a_port(said, meant):
+    assert exporter.parse_address(said) == meant
+
+
+@pytest.mark.parametrize("said", ["9464", "::1:80", "a:b", "a:70000", "a:"])
+def test_what_is_no_address_is_refused(said):
+    with pytest.raises(InvalidInput, match="HOST:PORT"):
+        exporter.parse_address(said)
+
+
+def test_the_documentation_names_every_metric_and_no_other(scrape):
+    table = DOCS.read_text().partition("## Metrics")[2].partition("\n## ")[0]
+
+    told = {family.name for family in text_string_to_metric_families(scrape())}
+
+    named = set(re.findall(r"`(blueque_\w+)", table)) - {"blueque_totals_"}
+    assert {name.removesuffix("_total") for name in named} == told

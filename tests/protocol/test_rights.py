@@ -1,0 +1,260 @@
+"""What a Redis user may not do: seen when a program starts, and later said once. And a Redis Cluster, which is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import forked
+import pytest
+import redis as redis_py
+from running import Programs, outcome, patched, until
+
+from blueque import Client, RedisRefused, Retry
+from blueque.cli.exits import explain
+from blueque.protocol import permissions
+from blueque.system.embedded_redis import Server
+
+HANDLER = """
+    import time
+
+    def work(task):
+        print("something")
+        task.checkpoint({"n": task.attempt})
+        if task.parameters == "fail":
+            raise ValueError("as wanted")
+        if task.parameters == "long":
+            time.sleep(600)
+"""
+
+
+@pytest.fixture
+def user(cli):
+    """Make a user who may do what each call says, and return the address with the user's name."""
+    def user(*rules: str, name: str = "modest") -> str:
+        cli.execute_command("ACL", "SETUSER", name, "reset", "on", ">secret", "~blueque_*", "&*", *rules)
+        return f"redis://{name}:secret@127.0.0.1:{cli.connection_pool.connection_kwargs['port']}/0"
+
+    yield user
+    cli.execute_command("ACL", "DELUSER", "modest", "keeper")
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(HANDLER)
+        yield programs
+
+
+@pytest.fixture(autouse=True)
+def _clean_log(cli):
+    cli.acl_log_reset()
+
+
+def of(names):
+    return ["-@all", *[f"+{name.lower()}" for name in sorted(names)]]
+
+
+@pytest.mark.parametrize("name", sorted(permissions.LISTENER))
+def test_each_right_that_a_listener_needs_is_missed(user, state, name):
+    client = Client(user(*of(permissions.LISTENER - {name})), patience=0)
+
+    with pytest.raises(RedisRefused, match=f"(?i){name}") as refusal:
+        client.require_rights_of_listener(["video"])
+
+    assert refusal.value.code == "NOPERM"
+    assert explain(refusal.value, "").exit_code == 77
+    assert state() == {}
+    client.close()
+
+
+def test_several_rights_that_are_missing_are_named_together(user):
+    client = Client(user(*of(permissions.LISTENER - {"HSET", "ZADD"})), patience=0)
+
+    with pytest.raises(RedisRefused, match=r"this user lacks: hset, zadd$"):
+        client.require_rights_of_listener(["video"])
+
+
+def test_trying_the_rights_changes_nothing(user, state, client):
+    client.get_queue("video").enqueue("in")
+    before = state()
+
+    Client(user("+@all"), patience=0).require_rights_of_listener(["video"])
+
+    assert state() == before
+
+
+def test_nothing_is_tried_without_a_transaction(user, state, cli):
+    modest = Client(user("+@all"), patience=0)
+    modest.get_queue("video").enqueue("in")        # by a connection that has been seen to take a MULTI
+    before = state()
+    cli.execute_command("ACL", "SETUSER", "modest", "-multi")
+
+    with pytest.raises(RedisRefused, match=r"(?i)multi"):
+        modest.require_rights_of_listener(["video"])
+
+    assert state() == before
+
+
+def test_keys_that_the_user_may_not_touch_are_seen_at_the_start(user):
+    client = Client(user("+@all", "resetkeys", "~blueque_queues"), patience=0)
+
+    with pytest.raises(RedisRefused, match="this user lacks: exists"):
+        client.require_rights_of_listener(["video"])
+
+
+def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, user, client):
+    of_tasks = [f"{kind}_*" for kind in ("task", "log", "head", "history", "recent", "checkpoint")]
+    patterns = [f"~blueque_{name}" for name in ("queues", *of_tasks, "*_video", "*_video_*")]
+    programs.url = user("+@all", "resetkeys", *patterns)
+
+    programs.listener("work:work", queue="video")
+
+    assert outcome(client, client.get_queue("video").enqueue("fine")).status == "complete"
+    with pytest.raises(RedisRefused, match="this user lacks: exists"):
+        Client(programs.url, patience=0).require_rights_of_listener(["audio"])
+
+
+@pytest.mark.parametrize("program", ["listener", "scheduler"])
+def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program):
+    programs.url = user("+@all", "-hset")
+
+    start = {"listener": lambda: programs.listener("work:work", is_awaited=False), "scheduler": programs.scheduler}
+    started = start[program]()
+
+    assert started.wait() == 77
+    assert len(started.lines("NOPERM")) == 1
+    assert len(started.lines("this user lacks: hset")) == 1
+    assert "report" not in started.log
+
+
+def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, client):
+    programs.url = user(*of(permissions.LISTENER))
+    listener = programs.listener("work:work", "--beat", "0.2", "--lease", "2", "--lost-after", "3", slots=2)
+    scheduler = programs.scheduler(user(*of(permissions.SCHEDULER), name="keeper"))
+    scheduler.says("blueque-scheduler")
+    queue = client.get_queue("work")
+    task_ids = [
+        queue.enqueue("fine", lock="l", priority=3), queue.enqueue("fail", lock="l"),
+        queue.enqueue("fail", retry=Retry(max=1, backoff=0)), queue.schedule("fine", 1.0),
+    ]
+    long = queue.enqueue("long")
+    assert [outcome(client, task_id).status for task_id in task_ids] == ["complete", "failed", "failed", "complete"]
+    until(lambda: client.get_task(long).status == "started")
+    os.kill(int(client.get_task(long).node.rpartition("_")[2]), signal.SIGKILL)
+    listener.says("adopt ")
+    queue.cancel(long)
+    until(lambda: client.get_task(long).status == "cancelled")
+    left_behind = queue.enqueue("long", retry=Retry(max=1))
+    until(lambda: client.get_task(left_behind).status == "started")
+    started = client.get_task(left_behind)
+    for pid in (listener.pid, *listener.slots(), started.pid):
+        os.kill(pid, signal.SIGKILL)
+    scheduler.says("lose ")                            # nobody else is left to do it
+
+    # CLIENT TRACKING, and the HELLO that it takes, are done without.
+    assert {entry["object"] for entry in cli.acl_log()} <= {"hello", "client|tracking"}
+    assert not listener.lines("NOPERM") + scheduler.lines("NOPERM")
+
+
+def test_the_documented_rights_are_those_that_are_tried():
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    section = page.partition("## The Redis user")[2].partition("## ")[0]
+
+    assert set(section.split("```")[1].split()) == {f"+{name.lower()}" for name in permissions.LISTENER}
+    assert {"BZPOPMIN", "RPOPLPUSH"} == permissions.LISTENER - permissions.SCHEDULER
+
+
+def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(programs, user, cli, client):
+    programs.url = user("+@all")
+    listener = programs.listener("work:work", "--beat", "0.1", environ=patched({"system.backoff.LONGEST": 0.2}))
+    cli.execute_command("ACL", "SETUSER", "modest", "-rpoplpush")
+    task_id = client.get_queue("work").enqueue("fine")
+    listener.says("Redis refused RPOPLPUSH blueque_pending_tasks_work: NOPERM")
+    (node,) = client.get_inspector().listeners("work")
+
+    def beats() -> int:
+        return int(client.get_inspector().registration("work", node)["beat"])
+
+    first = beats()
+    until(lambda: beats() > first + 10)
+    assert client.get_task(task_id).status == "pending"
+    assert len(listener.lines("NOPERM")) == 1
+    assert not listener.lines("again")
+
+    cli.execute_command("ACL", "SETUSER", "modest", "+rpoplpush")
+
+    assert outcome(client, task_id).status == "complete"
+    assert len(listener.lines("Redis no longer refuses RPOPLPUSH after ")) == 1
+
+
+@pytest.mark.parametrize("name", ["multi", "exec"])
+def test_once_transactions_are_refused_nothing_is_changed_until_they_are_not(user, cli, name):
+    queue = Client(user("+@all"), patience=0).get_queue("video")
+    queue.enqueue("in")
+    cli.execute_command("ACL", "SETUSER", "modest", f"-{name}")
+    for _ in range(3):
+        with pytest.raises(RedisRefused, match="NOPERM"):
+            queue.enqueue("in")
+    before = cli.llen("blueque_pending_tasks_video")
+    cli.execute_command("ACL", "SETUSER", "modest", f"+{name}")
+
+    queue.enqueue("in")
+
+    assert before <= 2, "what was on its way when the right was taken away"
+    assert cli.llen("blueque_pending_tasks_video") == before + 1
+
+
+# A cluster
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A cluster of one node."""
+    port_of_the_bus, servers = 10000, []
+    while not servers or servers[-1].port + port_of_the_bus > 65535:
+        servers.append(Server(tmp_path_factory.mktemp("cluster"), "--cluster-enabled", "yes"))
+    server = servers[-1]
+    server.start()
+    try:
+        with redis_py.Redis(port=server.port) as node:
+            node.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+            until(lambda: node.cluster("info")["cluster_state"] == "ok")
+        yield server
+    finally:
+        server.kill()
+
+
+CLUSTER = "this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs (CROSSSLOT"
+
+
+def test_every_program_refuses_a_cluster_with_a_sentence(cluster: Server, programs):
+    programs.url = cluster.url
+    started = [programs.scheduler(), programs.listener("work:work", is_awaited=False)]
+
+    result = forked.run(["--redis-url", cluster.url, "enqueue", "work", "{}"], dict(os.environ))
+
+    assert (result.returncode, CLUSTER in result.stderr) == (78, True), result.stderr
+    assert "report" not in result.stderr
+    for program in started:
+        assert program.wait() == 78
+        assert len(program.lines(CLUSTER)) == 1, program.log
+
+
+@pytest.mark.parametrize("kind", ["socket", "redis-py"])
+def test_both_kinds_of_connection_know_a_cluster(cluster: Server, kind):
+    by_redis_py = {"redis": redis_py.Redis(port=cluster.port)}
+    client = Client(patience=0, **({"url": cluster.url} if kind == "socket" else by_redis_py))
+
+    with pytest.raises(RedisRefused, match="this is a Redis Cluster") as refusal:
+        client.get_queue("work").enqueue("in")
+
+    assert refusal.value.code == "CROSSSLOT"
+
+
+@pytest.mark.parametrize("answer", ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys"])
+def test_a_cluster_is_a_matter_of_the_configuration(answer):
+    failure = explain(RedisRefused(answer), "")
+
+    assert failure.exit_code == 78
+    assert "this is a Redis Cluster" in failure.message
