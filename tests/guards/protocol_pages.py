@@ -220,7 +220,8 @@ def index() -> str:
     lines = [
         "# Who writes which key", "",
         "Made by `python tests/guards/protocol_pages.py` from the commands on the other pages; do not edit it. `drop_hint`",
-        "and `put_back` also write any list, set or sorted set of ids of tasks, but for those of a run and of a snapshot.", "",
+        "and `put_back` also write any list, set or sorted set of ids of tasks, but for those of a run and of a snapshot.",
+        "",
         "| key | described in | written by |", "|---|---|---|",
     ]
     for key, (page, _) in sorted(key_rows().items()):

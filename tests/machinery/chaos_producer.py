@@ -1,6 +1,6 @@
 """Enqueues, schedules, cancels and requeues until told to stop, and writes down what came of each call, one line for each.
 
-`python tests/machinery/chaos_producer.py URL QUEUE FILE SEED`
+`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos_producer.py URL QUEUE FILE SEED`
 """
 
 from __future__ import annotations

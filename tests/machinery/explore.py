@@ -1,6 +1,8 @@
 """Explores the scenarios.
 
-`python tests/machinery/explore.py`, `--long MINUTES` for larger bounds, `--scenario NAME` for one."""
+`PYTHONPATH=tests:tests/legacy python tests/machinery/explore.py`:
+`--long MINUTES` for larger bounds, `--scenario NAME` for one.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Guards of the protocol, each broken on purpose: the explorer has to notice.
 
-`python tests/machinery/mutants.py` tries them all.
+`PYTHONPATH=tests:tests/legacy python tests/machinery/mutants.py` tries them all.
 """
 
 from __future__ import annotations

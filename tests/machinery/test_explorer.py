@@ -2,7 +2,7 @@
 
 The bounds are short ones. Without BLUEQUE_SOAK nobody is interrupted more than once in a schedule, and schedules are left
 out that come to the same as others; with it, as in `bin/soak`, it takes twice as long.
-`python tests/machinery/explore.py --long MINUTES` goes further.
+`PYTHONPATH=tests:tests/legacy python tests/machinery/explore.py --long MINUTES` goes further.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A model of the queue in pure Python beside a real Redis: after any operation, in any order, both say the same.
 
-`python tests/machinery/test_model.py --examples 5000` goes on for longer than the suite does;
+`PYTHONPATH=tests:tests/legacy python tests/machinery/test_model.py --examples 5000` goes on for longer than the suite does;
 `soak(seconds)` is for bin/soak.
 """
 
