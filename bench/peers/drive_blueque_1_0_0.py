@@ -18,8 +18,7 @@ def make() -> Callable[[str], object]:
 def work() -> None:
     """Run tasks for ever."""
     import work as tasks
-
-    from blueque.node.forking_runner import ForkingRunner
+    from blueque.forking_runner import ForkingRunner
 
     ForkingRunner(Client(driver.URL), driver.QUEUE, tasks.handle).run()
 

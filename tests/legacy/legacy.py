@@ -60,7 +60,7 @@ import json, os, sys, time
 sys.path.insert(0, os.getcwd())
 import blueque, work
 from blueque.client import Client
-from blueque.node.forking_runner import ForkingRunner
+from blueque.forking_runner import ForkingRunner
 client = Client(sys.argv[1])
 argv = json.loads(sys.argv[2])
 def say(value):

@@ -1,8 +1,8 @@
 """Real chaos: real processes, a real Redis and a network between them, which die, freeze and come back while tasks run.
 
 `PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed N] [--directory DIR]`
-prints a table, and exits 1 when a promise was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py.
-Times in the log count from the beginning.
+prints a table, and exits 1 when a promise was broken. What the faults are is in chaos_faults.py, whom they strike in
+chaos_stage.py. Times in the log count from the beginning.
 """
 
 from __future__ import annotations
