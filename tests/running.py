@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from forked import Forked
 
 PATIENCE = 15.0                                        # seconds after which something awaited will never come
+TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]      # as in pyproject.toml
 ROOT = Path(__file__).parent.parent                    # where the package lies: programs here run in another directory
 MARK = "RUN_BY_TEST"                                   # an environment variable by which a test's processes are known
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import process_state
 import pytest
+from running import TEST_PATHS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,7 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
     import blueque.spark as bs  # here: tests without a session need no pyspark
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
         found = bs.session("tests", "local[2,4]", **FAST)
     yield found
     found.stop()

@@ -22,6 +22,7 @@ import psutil
 import redis as redis_py
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from running import ROOT, TEST_PATHS
 
 import blueque.spark as bs
 from blueque.model import keys
@@ -119,8 +120,8 @@ def driver(cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, t
     """Have a driver come to all these steps; at the end it is killed, with its Java and their workers, without a word."""
     plan(cli, steps)
     command = [sys.executable, "-m", "spark.killed", url, str(directory), *steps]
-    here = Path(__file__).parent.parent
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])}
+    path = [*TEST_PATHS, str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     with (directory / "driver.log").open("ab") as log:
         started = subprocess.Popen(command, env=environ, stdout=log, stderr=log, process_group=0)
     try:

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from oracle import EVENTS
 from pyspark.errors import PySparkException
-from running import ROOT, Programs, until
+from running import ROOT, TEST_PATHS, Programs, until
 
 import blueque.spark as bs
 from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
@@ -250,7 +250,7 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
     with Programs(url, tmp_path) as programs:
         driver = programs.script(
             ARCHIVER.format(url=way.url, piece=MANY // 2),
-            environ={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+            environ={"PYTHONPATH": os.pathsep.join([str(ROOT), *TEST_PATHS])},
         )
         until(lambda: way.is_reached.is_set() or not driver.is_running, START, point)
         assert driver.is_running, driver.log

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from running import until
+from running import TEST_PATHS, until
 
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
@@ -315,7 +315,7 @@ def test_a_java_that_dies_fails_the_job_and_what_it_staged_goes_when_the_run_is_
     told = tmp_path / "told"
     told.touch()
     # The workers of a session of its own find the modules of the tests.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
     pid = process.fork(lambda: lose_java(url, str(tmp_path), str(told)))
     until(lambda: mishaps.struck(cli) == 1 or "raised" in told.read_text(), 120)
     assert mishaps.struck(cli) == 1, told.read_text()
