@@ -22,7 +22,7 @@ from blueque.demo.handler import measure, shape
 from blueque.demo.main import MISSING, TOP, find_packages, verify
 from blueque.demo.programs import WentWrong, open_server_in_memory
 
-COMMAND = [sys.executable, "-P", "-m", "blueque.demo.handler"]
+COMMAND = [sys.executable, "-P", "-m", "blueque.demo"]
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 
-from running import Programs, state_of, until
+from running import TEST_PATHS, Programs, state_of, until
 
 WATCH = f"""
     import sys, time
-    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    sys.path[:0] = {TEST_PATHS!r}
     from chaos_stalls import stalls_noted
 
     with stalls_noted(lambda since, until: print(until - since, flush=True)):

@@ -28,7 +28,7 @@ PATIENCE = 10.0                                        # seconds for its listene
 PACE, QUIET = 0.2, 1.5                                 # seconds between two looks; after the last line that is part of it
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 # The function that calls the handler. Below it are the frames of the listener that forked the task process.
-_CALLER = re.compile(r'  File ".*/blueque/(\w+/)*work\.py", line \d+ in work')
+_CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ in work')
 
 
 @click.command("stack")
