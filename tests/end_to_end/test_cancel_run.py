@@ -94,6 +94,8 @@ def test_a_task_that_waits_leaves_every_list_at_once_and_never_runs(programs):
 def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once_and_not_started_later(programs):
     queue, listener = programs.client.get_queue("work"), programs.listener("work:run")
     (slot,) = listener.slots()
+    room = programs.directory / "spool" / f"room.{slot}"
+    until(lambda: room.exists() and room.stat().st_size > 2**20, what="the room for its results")
     before = resource.prlimit(slot, resource.RLIMIT_FSIZE)
     resource.prlimit(slot, resource.RLIMIT_FSIZE, (2**16, before[1]))      # no larger files: like a full disk, for one task
     task_id = queue.enqueue("quick " + 2**17 * "x")
