@@ -49,7 +49,8 @@ WORK = """
         for _ in range(3):
             leftovers.append(subprocess.Popen(["sleep", "1000"]).pid)
             leftovers.append(subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
-        ended = subprocess.Popen(["true"]).pid         # and one that nobody waits for
+        ended = subprocess.Popen(["true"]).pid         # and one that has ended, and is not reaped
+        os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
         sys.stdout.close()
         sys.stderr.close()
         os.close(1)
